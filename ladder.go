@@ -318,9 +318,15 @@ func (m *miss) releaseIdle() (Block, outcome, error) {
 	return Block{}, nothing, err
 }
 
-// regrets returns how often the segments that the request needs may be given back too
-// early. Of large ones it is regretsPerDoubling more whenever what the heap served has doubled:
-// the pool goes on for longer, and comes to rest all the same.
+// A heap may miss small segments that were given back too early this often, and large ones
+// regretsPerDoubling more often whenever what it served has doubled: the pool goes on for
+// longer, and comes to rest all the same. Replays reserve 2 % more with a limit alone.
+const (
+	regretLimit        = 4
+	regretsPerDoubling = 8
+)
+
+// regrets returns how often the segments that the request needs may be given back too early.
 func (m *miss) regrets() int {
 	if m.kind == small {
 		return regretLimit

@@ -27,9 +27,8 @@ import (
 //
 // Streams that take turns would take the same memory from each other for ever. So a miss
 // takes memory of open streams, and gives segments back, only where the pool would
-// otherwise reserve more than it ever did. A heap regrets memory when it misses after
-// others took it. Memory that was regretted often stays with its heap, or is lent block by
-// block.
+// otherwise reserve more than it ever did. A heap that missed after others took its memory
+// lends blocks from then on, which takes no call of the driver.
 
 // lending moves idle memory from heap to heap of a pool, and lends blocks.
 type lending struct {
@@ -44,18 +43,9 @@ type lending struct {
 
 // lender is what is remembered of a heap whose idle memory others took.
 type lender struct {
-	lent    bool // memory was taken since its last miss
-	regrets int  // misses after that
+	taken bool // memory, since its last miss
+	lends bool // it missed that
 }
-
-// regretLimit is how often a heap may ask again for what it lost before such memory is
-// left alone: a program that repeats itself comes to rest. Replays of programs that train
-// reserve 3 to 5 % more with a limit below 4, and no less with a higher one.
-const regretLimit = 4
-
-// regretsPerDoubling is how often more large segments may be given back too early whenever
-// what a heap served has doubled. Replays reserve 2 % more without.
-const regretsPerDoubling = 8
 
 // A pool that holds less than idleFloor bytes keeps idle segments, and its heaps of less
 // than takeFloor keep their memory: below that, sharing does not pay.
@@ -79,9 +69,8 @@ func (l *lending) take(r *request, older bool) (found bool, err error) {
 	if l.heaps.at(r.h.Index()) != r.h {
 		return false, nil // its stream was closed, and another heap may have its number
 	}
-	if own := l.of[r.h]; own != nil && own.lent {
-		own.lent = false
-		own.regrets++
+	if own := l.of[r.h]; own != nil && own.taken {
+		own.taken, own.lends = false, true
 	}
 	polls := provePolls
 	if older {
@@ -104,7 +93,7 @@ func (l *lending) take(r *request, older bool) (found bool, err error) {
 	for _, from := range l.candidates(r) {
 		n, err := l.takeFrom(r, from, need, older, &polls)
 		if n > 0 {
-			found, l.lenderOf(from).lent = true, true
+			found, l.lenderOf(from).taken = true, true
 		}
 		if need = r.excess(0); err != nil || need <= 0 {
 			return found, err
@@ -199,7 +188,7 @@ func (l *lending) takeFrom(r *request, from *streamHeap, need int64, older bool,
 	case l.isolated.Load():
 		taken = l.takeHeap(r, from, polls)
 	case !from.stream.calls.IsOpen() && from.FreeBytes(r.kind) > 0 && !from.InUse():
-		if l.mayTakeLocked(r, from) && from.idleLocked(polls) {
+		if l.mayTake(r, from) && from.idleLocked(polls) {
 			var n int
 			n, taken, err = from.MoveRanges(r.kind, &r.h.Heap)
 			l.noteMoves(n, taken)
@@ -220,7 +209,7 @@ func (l *lending) takeSegment(r *request, from *streamHeap, polls *int) int64 {
 		most = r.h.LargestSegment(r.kind, r.rounded)
 	}
 	seg := from.BestIdle(r.kind, r.rounded, most)
-	if seg == nil || !l.mayTakeLocked(r, from) || !from.idleLocked(polls) {
+	if seg == nil || !l.mayTake(r, from) || !from.idleLocked(polls) {
 		return 0
 	}
 	from.MoveSegment(seg, &r.h.Heap)
@@ -230,7 +219,7 @@ func (l *lending) takeSegment(r *request, from *streamHeap, polls *int) int64 {
 
 // takeHeap moves all that a closed stream left, with its addresses, if nothing of it is in use.
 func (l *lending) takeHeap(r *request, from *streamHeap, polls *int) int64 {
-	if from.stream.calls.IsOpen() || from.InUse() || !l.mayTakeLocked(r, from) || !from.idleLocked(polls) {
+	if from.stream.calls.IsOpen() || from.InUse() || !l.mayTake(r, from) || !from.idleLocked(polls) {
 		return 0
 	}
 	bytes := from.Held()
@@ -245,7 +234,7 @@ func (l *lending) takeChunks(r *request, from *streamHeap, need int64, older boo
 	if from == r.h {
 		chunks = chunks.Of(large + small - r.kind)
 	}
-	if chunks.Empty() || !l.mayTakeLocked(r, from) {
+	if chunks.Empty() || !l.mayTake(r, from) {
 		return 0, nil
 	}
 	if chunks = from.idleChunksLocked(chunks, older, polls); chunks.Empty() {
@@ -267,27 +256,13 @@ func (l *lending) lenderOf(h *streamHeap) *lender {
 	return own
 }
 
-// regretsOf returns how often a heap missed what others took.
-func (l *lending) regretsOf(h *streamHeap) int {
-	if own := l.of[h]; own != nil {
-		return own.regrets
-	}
-	return 0
-}
+// lends reports whether a heap missed what others took.
+func (l *lending) lends(h *streamHeap) bool { return l.of[h] != nil && l.of[h].lends }
 
-// mayTakeLocked reports whether a request may take memory of a heap that is idle. A no to
-// spare a heap that often missed what others took counts against its regrets.
-func (l *lending) mayTakeLocked(r *request, from *streamHeap) bool {
-	switch own := l.of[from]; {
-	case from.stream.calls.IsClosed():
-	case l.budget.Pressed(r.rounded):
-	case l.budget.Held() < idleFloor && from.Held() < takeFloor:
-		return false
-	case own != nil && own.regrets > regretLimit:
-		own.regrets-- // this time the taker grows instead
-		return false
-	}
-	return true
+// mayTake reports whether a request may take memory of a heap that is idle. The heap is locked.
+func (l *lending) mayTake(r *request, from *streamHeap) bool {
+	return from.stream.calls.IsClosed() || l.budget.Pressed(r.rounded) ||
+		l.budget.Held() >= idleFloor || from.Held() >= takeFloor
 }
 
 // borrow serves a large request by a free block of another stream's virtual memory,
@@ -300,7 +275,7 @@ func (l *lending) borrow(r *request) (Block, bool) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	lenders := slices.DeleteFunc(l.candidates(r), func(h *streamHeap) bool { return h == r.h || l.regretsOf(h) == 0 })
+	lenders := slices.DeleteFunc(l.candidates(r), func(h *streamHeap) bool { return h == r.h || !l.lends(h) })
 	if len(lenders) == 0 || l.budget.Held()+r.rounded <= l.budget.Sufficient(0) {
 		return Block{}, false
 	}
