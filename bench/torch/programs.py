@@ -326,6 +326,183 @@ def lightning():
     return bits(model)
 
 
+@program
+def unet():
+    """A diffusion model on images of many sizes, with a moving average of its weights."""
+    nn = torch.nn
+
+    def convolutions(a, b):
+        return nn.Sequential(nn.Conv2d(a, b, 3, padding=1), nn.GroupNorm(8, b), nn.SiLU(),
+                             nn.Conv2d(b, b, 3, padding=1), nn.GroupNorm(8, b), nn.SiLU())
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            pairs = [(64, 128), (128, 256), (256, 512)]
+            self.first, self.last = nn.Conv2d(3, 64, 3, padding=1), nn.Conv2d(64, 3, 3, padding=1)
+            self.down = nn.ModuleList([convolutions(a, b) for a, b in pairs])
+            self.up = nn.ModuleList([convolutions(2 * b, a) for a, b in reversed(pairs)])
+
+        def forward(self, x):
+            x, kept = self.first(x), []
+            for layer in self.down:
+                x = layer(x)
+                kept.append(x)
+                x = nn.functional.avg_pool2d(x, 2)
+            for layer in self.up:
+                k = kept.pop()
+                x = layer(torch.cat([nn.functional.interpolate(x, size=k.shape[-2:]), k], 1))
+            return self.last(x)
+
+    model = Net().cuda()
+    averages = [p.detach().clone() for p in model.parameters()]
+    optimizer = torch.optim.AdamW(model.parameters(), 1e-4)
+    for _ in range(80):
+        n = random.choice([64, 96, 128, 160, 192, 256])
+        x = torch.randn(random.randint(2, 12), 3, n, n, device="cuda")
+        noise = torch.randn_like(x)
+        with torch.autocast("cuda", dtype=torch.bfloat16):
+            loss = nn.functional.mse_loss(model(x + noise), noise)
+        descend(optimizer, loss)
+        torch._foreach_lerp_(averages, [p.detach() for p in model.parameters()], 0.01)
+    return bits(loss, model)
+
+
+@program
+def lstm():
+    """Packed sequences of many lengths."""
+    model, head = torch.nn.LSTM(512, 1024, 3, batch_first=True).cuda(), torch.nn.Linear(1024, 20000).cuda()
+    optimizer = torch.optim.Adam([*model.parameters(), *head.parameters()], 1e-3)
+    for _ in range(60):
+        lengths = [random.randint(5, 300) for _ in range(32)]
+        x = torch.randn(32, max(lengths), 512, device="cuda")
+        packed = torch.nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+        y, _ = model(packed)
+        y = y.data
+        loss = torch.nn.functional.cross_entropy(head(y), torch.randint(0, 20000, (len(y),), device="cuda"))
+        descend(optimizer, loss)
+    return bits(loss, model)
+
+
+@program
+def detect():
+    """Images of any size, with boxes of any number."""
+    import torchvision
+    model = torchvision.models.detection.fasterrcnn_mobilenet_v3_large_fpn(weights=None, weights_backbone=None)
+    model = model.cuda().train()
+    optimizer = torch.optim.SGD(model.parameters(), 1e-3)
+    for _ in range(40):
+        images, targets = [], []
+        for _ in range(random.randint(2, 6)):
+            h, w, n = random.randint(200, 900), random.randint(200, 900), random.randint(1, 30)
+            images.append(torch.rand(3, h, w, device="cuda"))
+            corners = torch.rand(n, 2, device="cuda") * torch.tensor([w / 2, h / 2], device="cuda")
+            targets.append(dict(boxes=torch.cat([corners, corners + 20], 1),
+                                labels=torch.randint(1, 90, (n,), device="cuda")))
+        descend(optimizer, sum(model(images, targets).values()))
+    return bits(model)
+
+
+@program
+def offload():
+    """Activations are kept in the computer's memory, copied there and back on a second stream."""
+    side, main, nn = torch.cuda.Stream(), torch.cuda.current_stream(), torch.nn
+
+    def pack(t):
+        if t.numel() < 1 << 18 or not t.is_cuda or isinstance(t, nn.Parameter):
+            return t
+        side.wait_stream(main)
+        with torch.cuda.stream(side):
+            kept = torch.empty(t.shape, dtype=t.dtype, pin_memory=True)
+            kept.copy_(t, non_blocking=True)
+            done = torch.cuda.Event()
+            done.record(side)
+        t.record_stream(side)
+        return kept, done
+
+    def unpack(packed):
+        if isinstance(packed, torch.Tensor):
+            return packed
+        kept, done = packed
+        with torch.cuda.stream(side):
+            side.wait_event(done)
+            t = kept.to("cuda", non_blocking=True)
+        main.wait_stream(side)
+        t.record_stream(main)
+        return t
+
+    model = nn.Sequential(*[nn.Sequential(nn.LayerNorm(1024), nn.Linear(1024, 4096), nn.GELU(), nn.Linear(4096, 1024))
+                            for _ in range(10)]).cuda()
+    optimizer = torch.optim.AdamW(model.parameters())
+    for _ in range(16):
+        x = torch.randn(random.randint(1, 6) * 1024, 1024, device="cuda")
+        with torch.autograd.graph.saved_tensors_hooks(pack, unpack):
+            loss = model(x).pow(2).mean()
+        descend(optimizer, loss)
+    return bits(loss, model)
+
+
+@program
+def pipeline():
+    """Batches go through four stages, each on a stream of its own."""
+    nn, main, last = torch.nn, torch.cuda.current_stream(), None
+    streams = [torch.cuda.Stream() for _ in range(4)]
+    stages = [nn.Sequential(*[nn.Sequential(nn.Linear(1536, 1536), nn.GELU()) for _ in range(3)]).cuda()
+              for _ in range(4)]
+    with torch.no_grad():
+        for _ in range(150):
+            batches = [torch.randn(random.randint(64, 4096), 1536, device="cuda") for _ in range(random.randint(2, 6))]
+            means = []
+            for x in batches:
+                before = main
+                for stream, stage in zip(streams, stages):
+                    stream.wait_stream(before)
+                    x.record_stream(stream)
+                    with torch.cuda.stream(stream):
+                        x = stage(x)
+                    before = stream
+                main.wait_stream(before)
+                x.record_stream(main)
+                means.append(x.mean(1))
+            del batches, x
+            last = torch.cat(means).sum()
+    return bits(last)
+
+
+@program
+def small():
+    """Small tensors that a second stream reads."""
+    side, main, sums = torch.cuda.Stream(), torch.cuda.current_stream(), []
+    for _ in range(800):
+        tensors = [torch.randn(random.randint(100, 200000), device="cuda") for _ in range(20)]
+        side.wait_stream(main)
+        with torch.cuda.stream(side):
+            sums.append(torch.stack([t.sum() for t in tensors]))
+        for t in tensors:
+            t.record_stream(side)
+    torch.cuda.synchronize()
+    return bits(*sums)
+
+
+@program
+def servers():
+    """Eight threads, each with a stream, answer requests of any size."""
+    import threading
+    layer = torch.nn.TransformerEncoderLayer(2048, 16, 8192, batch_first=True)
+    model = torch.nn.TransformerEncoder(layer, 3).cuda().half().eval()
+
+    def work(k):
+        r = random.Random(k + 100 * SEED)
+        with torch.cuda.stream(torch.cuda.Stream()), torch.no_grad():
+            for _ in range(60):
+                x = torch.randn(r.randint(1, 16), r.randint(16, 512), 2048, device="cuda", dtype=torch.half)
+                model(x).sum().item()
+    ts = [threading.Thread(target=work, args=(k,)) for k in range(8)]
+    [t.start() for t in ts]
+    [t.join() for t in ts]
+    return "" # what is drawn depends on the threads' order
+
+
 def main():
     torch.manual_seed(SEED)
     random.seed(SEED)
