@@ -83,7 +83,7 @@ func New(cfg Config) (*Pool, error) {
 func (c *Pool) begin(noSplit bool) error {
 	cfg := &c.cfg
 	c.heaps.pool = &c.pool
-	c.idle = lending{pool: &c.pool, heaps: &c.heaps, of: map[*streamHeap]*lender{}}
+	c.idle = lending{pool: &c.pool, heaps: &c.heaps, of: map[*streamHeap]lender{}}
 	c.reclaim = reclaimer{pool: &c.pool, heaps: &c.heaps, idle: &c.idle, regrets: heap.Regrets{}}
 	c.heaps.mu.Init(lock.HeapTable, uint64(c.id))
 	c.idle.mu.Init(lock.Lending, uint64(c.id))

@@ -147,7 +147,7 @@ func (c *Pool) MakeLender(s *Stream) {
 	h := c.heaps.of(s)
 	c.idle.mu.Lock()
 	defer c.idle.mu.Unlock()
-	c.idle.lenderOf(h).lends = true
+	c.idle.of[h] = lender{lends: true}
 }
 
 // IsLent reports whether a live block lies on memory of another stream than its own.

@@ -320,7 +320,7 @@ func (m *miss) releaseIdle() (Block, outcome, error) {
 
 // A heap may miss small segments that were given back too early this often, and large ones
 // regretsPerDoubling more often whenever what it served has doubled: the pool goes on for
-// longer, and comes to rest all the same. Replays reserve 2 % more with a limit alone.
+// longer, and comes to rest all the same. Replays reserve 1 % more with a limit alone.
 const (
 	regretLimit        = 4
 	regretsPerDoubling = 8

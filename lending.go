@@ -35,10 +35,10 @@ type lending struct {
 	*pool
 	heaps *heapTable
 
-	mu      lock.Mutex              // held while memory moves between heaps; guards what follows
-	left    []*streamHeap           // of closed streams, that hold memory
-	lenders []*streamHeap           // that one request asks
-	of      map[*streamHeap]*lender // the heaps that others took memory from
+	mu      lock.Mutex             // held while memory moves between heaps; guards what follows
+	left    []*streamHeap          // of closed streams, that hold memory
+	lenders []*streamHeap          // that one request asks
+	of      map[*streamHeap]lender // the heaps that others took memory from
 }
 
 // lender is what is remembered of a heap whose idle memory others took.
@@ -69,8 +69,8 @@ func (l *lending) take(r *request, older bool) (found bool, err error) {
 	if l.heaps.at(r.h.Index()) != r.h {
 		return false, nil // its stream was closed, and another heap may have its number
 	}
-	if own := l.of[r.h]; own != nil && own.taken {
-		own.taken, own.lends = false, true
+	if l.of[r.h].taken {
+		l.of[r.h] = lender{lends: true}
 	}
 	polls := provePolls
 	if older {
@@ -93,7 +93,7 @@ func (l *lending) take(r *request, older bool) (found bool, err error) {
 	for _, from := range l.candidates(r) {
 		n, err := l.takeFrom(r, from, need, older, &polls)
 		if n > 0 {
-			found, l.lenderOf(from).taken = true, true
+			found, l.of[from] = true, lender{taken: true, lends: l.of[from].lends}
 		}
 		if need = r.excess(0); err != nil || need <= 0 {
 			return found, err
@@ -246,19 +246,6 @@ func (l *lending) takeChunks(r *request, from *streamHeap, need int64, older boo
 	return bytes, errors.Join(err, e, from.DropGaps(false))
 }
 
-// lenderOf returns what is remembered of a heap that others took memory from.
-func (l *lending) lenderOf(h *streamHeap) *lender {
-	own := l.of[h]
-	if own == nil {
-		own = &lender{}
-		l.of[h] = own
-	}
-	return own
-}
-
-// lends reports whether a heap missed what others took.
-func (l *lending) lends(h *streamHeap) bool { return l.of[h] != nil && l.of[h].lends }
-
 // mayTake reports whether a request may take memory of a heap that is idle. The heap is locked.
 func (l *lending) mayTake(r *request, from *streamHeap) bool {
 	return from.stream.calls.IsClosed() || l.budget.Pressed(r.rounded) ||
@@ -275,7 +262,7 @@ func (l *lending) borrow(r *request) (Block, bool) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	lenders := slices.DeleteFunc(l.candidates(r), func(h *streamHeap) bool { return h == r.h || !l.lends(h) })
+	lenders := slices.DeleteFunc(l.candidates(r), func(h *streamHeap) bool { return h == r.h || !l.of[h].lends })
 	if len(lenders) == 0 || l.budget.Held()+r.rounded <= l.budget.Sufficient(0) {
 		return Block{}, false
 	}
