@@ -28,7 +28,9 @@ import (
 // Streams that take turns would take the same memory from each other for ever. So a miss
 // takes memory of open streams, and gives segments back, only where the pool would
 // otherwise reserve more than it ever did. A heap that missed after others took its memory
-// lends blocks from then on, which takes no call of the driver.
+// lends blocks from then on, which takes no call of the driver to map memory. It is not the
+// first choice, as a block that was lent goes back to its heap by an event, and the borrower
+// misses it again.
 
 // lending moves idle memory from heap to heap of a pool, and lends blocks.
 type lending struct {
@@ -266,10 +268,9 @@ func (l *lending) borrow(r *request) (Block, bool) {
 	if len(lenders) == 0 || l.budget.Held()+r.rounded <= l.budget.Sufficient(0) {
 		return Block{}, false
 	}
-	_, _ = l.heaps.settle(epoch.Ask) // what it cannot free stays pending
 	polls := provePolls
-	for _, from := range lenders {
-		if b, ok := from.lend(r, &polls); ok {
+	for _, o := range r.offers(lenders) {
+		if b, ok := o.h.lend(r, &polls); ok {
 			return b, true
 		}
 	}
@@ -282,13 +283,12 @@ func (l *lending) borrowAny(r *request, wait bool) (Block, bool) {
 	if l.sanitizer != nil || r.reserving || r.h.stream.clock.Captured() {
 		return Block{}, false
 	}
-	_, _ = l.heaps.settle(epoch.Ask)
-	for _, from := range l.heaps.open() {
-		if from == r.h || from.stream.clock.Captured() || !from.fits(r) || wait && from.awaitIdle(r.wait) != nil {
+	for _, o := range r.offers(l.heaps.open()) {
+		if o.h.stream.clock.Captured() || wait && o.h.awaitIdle(r.wait) != nil {
 			continue
 		}
 		polls := provePolls
-		if b, ok := from.lend(r, &polls); ok {
+		if b, ok := o.h.lend(r, &polls); ok {
 			return b, true
 		}
 	}
@@ -404,7 +404,7 @@ func (h *streamHeap) lacks(r *request) int64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.c.memory == nil {
-		if h.Fits(r.kind, r.rounded) {
+		if h.FitSize(r.kind, r.rounded) > 0 {
 			return 0
 		}
 		return r.segment()
@@ -412,11 +412,29 @@ func (h *streamHeap) lacks(r *request) int64 {
 	return sizeclass.RoundTo(h.Missing(r.kind, r.rounded, r.allow()), h.c.memory.Granularity)
 }
 
-// fits reports whether a free block of the heap would serve a request.
-func (h *streamHeap) fits(r *request) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.Fits(r.kind, r.rounded)
+// offer is a free block of a heap that fits a request.
+type offer struct {
+	h    *streamHeap
+	size int64 // bytes
+}
+
+// offers lists the blocks that other heaps could lend for the request, one of each, the
+// smallest first. Before that a heap frees what streams are done with.
+func (r *request) offers(heaps []*streamHeap) (list []offer) {
+	for _, h := range heaps {
+		if h == r.h {
+			continue
+		}
+		h.mu.Lock()
+		_, _ = h.settleLocked(epoch.Ask) // what it cannot free stays pending
+		size := h.FitSize(r.kind, r.rounded)
+		h.mu.Unlock()
+		if size > 0 {
+			list = append(list, offer{h, size})
+		}
+	}
+	slices.SortFunc(list, func(a, b offer) int { return cmp.Compare(a.size, b.size) })
+	return list
 }
 
 // lend serves a request of another stream, if a free block fits and the heap's own
@@ -424,7 +442,7 @@ func (h *streamHeap) fits(r *request) bool {
 func (h *streamHeap) lend(r *request, polls *int) (Block, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.usableLocked() != nil || !h.Fits(r.kind, r.rounded) || !h.idleLocked(polls) {
+	if h.usableLocked() != nil || h.FitSize(r.kind, r.rounded) == 0 || !h.idleLocked(polls) {
 		return Block{}, false
 	}
 	if !r.h.stream.calls.Enter() { // a Take cannot be undone, so the stream must stay open

@@ -87,6 +87,7 @@ func changes() (list []change) {
 	add(constant("times what was in use, to live long", segments, lifetimes, "longLived      = ", "2", "1", "4"))
 	add(without("segments of up to that from other streams", segments, edit{lending, "max(r.segment(), l.space.Policy.SparingSegment(r.rounded))", "r.segment()"}))
 	add(without("blocks lent to other streams", vmm, edit{lending, "!l.of[h].lends", "true"}))
+	add(without("of those the smallest that fits", vmm, edit{lending, "slices.SortFunc(list, func", "_ = slices.SortedFunc(slices.Values(list), func"}))
 	add(without("blocks lent before chunks are stitched", vmm, edit{lending, "l.budget.Held()+r.rounded <= l.budget.Sufficient(0)", "r.excess(0) <= 0"}))
 	add(constant("times its size", segments, lifetimes, "spareFactor    = ", "3", "2", "6"))
 	add(without("… or the size that small blocks share", segments, edit{take, "return max(spareFactor*rounded, p.SharedSegment)", "return spareFactor * rounded"}))

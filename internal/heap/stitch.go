@@ -128,7 +128,7 @@ func (h *Heap) rangeOf(b *block.Block, k ledger.Kind) *addressRange {
 // with what could be stitched: 0 when a free block serves it.
 func (h *Heap) Missing(k ledger.Kind, rounded int64, allow Allow) int64 {
 	switch {
-	case h.Fits(k, rounded):
+	case h.FitSize(k, rounded) > 0:
 		return 0
 	case k == ledger.Small:
 		return max(rounded-h.tail(ledger.Small), 0)

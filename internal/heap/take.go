@@ -155,9 +155,16 @@ func (h *Heap) fitKept(rounded int64) (found block.ID) {
 	return found
 }
 
-// Fits reports whether a free block serves a request.
-func (h *Heap) Fits(k ledger.Kind, rounded int64) bool {
-	return h.fit(k, rounded) != 0 || k == ledger.Small && h.fitAmongLarge(rounded) != 0
+// FitSize returns the bytes of the free block that serves a request, or 0.
+func (h *Heap) FitSize(k ledger.Kind, rounded int64) int64 {
+	id := h.fit(k, rounded)
+	if id == 0 && k == ledger.Small {
+		id = h.fitAmongLarge(rounded)
+	}
+	if id == 0 {
+		return 0
+	}
+	return h.space.Blocks.At(id).Size
 }
 
 // HandOut makes a Free block that is in no set the program's, and splits off

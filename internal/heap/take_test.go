@@ -98,7 +98,7 @@ func TestTakeKept(t *testing.T) {
 			if tc.change != nil {
 				tc.change(&r.space.Policy)
 			}
-			require.Equal(t, tc.serves > 0, h.Fits(ledger.Small, 1024))
+			require.Equal(t, tc.serves > 0, h.FitSize(ledger.Small, 1024) > 0)
 			id, b := h.Take(1000, 1024, 0)
 			require.Equal(t, tc.serves > 0, id != 0)
 			if id != 0 {
@@ -135,7 +135,7 @@ func TestTakeAmongLarge(t *testing.T) {
 				smalls = append(smalls, r.alloc(h, mib))
 			}
 			r.free(a, b)
-			require.Equal(t, tc.serves, h.Fits(ledger.Small, 1024))
+			require.Equal(t, tc.serves, h.FitSize(ledger.Small, 1024) > 0)
 			require.Equal(t, tc.serves, h.Missing(ledger.Small, 1024, Allow{}) == 0)
 			held := h.Held()
 			id := r.alloc(h, 1024)
