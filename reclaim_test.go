@@ -181,6 +181,29 @@ func TestLendsBeforeStitching(t *testing.T) {
 	x.close(live, b)
 }
 
+// TestLendsTheSmallest: of the blocks that streams could lend the one that fits best goes.
+func TestLendsTheSmallest(t *testing.T) {
+	for name, c := range map[string]struct {
+		live int64 // of the 64 MiB of the first; of the second 40 are free
+		want int
+	}{
+		"the second's": {live: 2 * mib, want: 1},
+		"the first's":  {live: 30 * mib, want: 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := newLending(t, cupool.Config{})
+			lenders := []*cupool.Stream{x.lender, pooltest.NewStream(t, x.c)}
+			x.c.MakeLender(lenders[1])
+			live, first := x.alloc(c.live, x.lender), x.alloc(62*mib-c.live, x.lender)
+			x.free(first, x.alloc(40*mib, lenders[1]))
+			require.NoError(t, x.c.Sync())
+			b := x.alloc(30*mib, x.asks)
+			require.Equal(t, lenders[c.want].Handle(), x.on(b))
+			x.close(live, b)
+		})
+	}
+}
+
 // TestLendsNot: where that must not be, or would be of no use.
 func TestLendsNot(t *testing.T) {
 	for name, c := range map[string]struct {
