@@ -28,9 +28,9 @@ import (
 // Streams that take turns would take the same memory from each other for ever. So a miss
 // takes memory of open streams, and gives segments back, only where the pool would
 // otherwise reserve more than it ever did. A heap that missed after others took its memory
-// lends blocks from then on, which takes no call of the driver to map memory. It is not the
-// first choice, as a block that was lent goes back to its heap by an event, and the borrower
-// misses it again.
+// lends blocks from then on, which takes no call of the driver to map memory. Others do not
+// lend: a block that was lent goes back to its heap by an event, and the borrower misses it
+// again.
 
 // lending moves idle memory from heap to heap of a pool, and lends blocks.
 type lending struct {
@@ -264,7 +264,7 @@ func (l *lending) borrow(r *request) (Block, bool) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	lenders := slices.DeleteFunc(l.candidates(r), func(h *streamHeap) bool { return h == r.h || !l.of[h].lends })
+	lenders := slices.DeleteFunc(l.candidates(r), func(h *streamHeap) bool { return !l.of[h].lends })
 	if len(lenders) == 0 || l.budget.Held()+r.rounded <= l.budget.Sufficient(0) {
 		return Block{}, false
 	}
