@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
+	"github.com/cupool/cupool/internal/epoch"
 	"github.com/cupool/cupool/internal/lock"
 )
 
@@ -130,9 +132,9 @@ func (l *lifecycle) finishPoolLocked(c *Pool) error {
 
 // Retire ends a private pool gently: nothing can be allocated from it any more,
 // while blocks that are live stay valid and are freed as before. What is free
-// goes back to the device now, and the rest, with the pool, when the allocator
-// next empties its cache, trims or lacks memory after the last block was freed.
-// It fails with ErrClosed, for an allocator that New made with ErrNotSupported,
+// goes back to the device now, where no work is under way, and the rest, with the
+// pool, when the allocator next empties its cache, trims or lacks memory after the
+// last block was freed. It fails with ErrClosed, for an allocator that New made with ErrNotSupported,
 // or with what the device says.
 func (c *Pool) Retire() error {
 	if err := c.made("retire"); err != nil {
@@ -158,26 +160,32 @@ func (l *lifecycle) retire(c *Pool) error {
 	}
 	unlock()
 	defer c.reclaim.Report() // without locks
-	l.mu.Lock()
+	if !l.mu.TryLock() {
+		return nil // finish comes back to it
+	}
 	defer l.mu.Unlock()
-	if err := l.closeUnusedLocked(c); !errors.Is(err, ErrClosed) {
-		return err
+	ctx, cancel := epoch.Patience(retireWait).Bound(context.Background())
+	defer cancel()
+	if err := l.closeUnusedLocked(ctx, c); !errors.Is(err, ErrClosed) {
+		return notLate(err)
 	}
 	return nil // the next to lack memory was faster
 }
 
+// retireWait is for an event to come through on streams that are idle. Pools are retired where
+// nothing may wait for work, as in destructors.
+const retireWait = time.Millisecond
+
 // closeUnusedLocked gives back what a retired pool has no use for, and closes it
 // when that is all. While it sleeps it holds nothing that could go.
-func (l *lifecycle) closeUnusedLocked(c *Pool) error {
-	err := c.reclaim.empty()
+func (l *lifecycle) closeUnusedLocked(ctx context.Context, c *Pool) error {
+	err := c.reclaim.empty(ctx)
 	if errors.Is(err, ErrAsleep) {
 		err = nil
 	}
 	if err != nil || c.heaps.inUse() {
 		return err
 	}
-	ctx, cancel := c.dev.waiting(context.Background())
-	defer cancel()
 	return l.closeLocked(ctx, c)
 }
 
@@ -195,9 +203,11 @@ func (l *lifecycle) finish() error {
 		if !c.retired.Load() {
 			continue
 		}
-		if err := l.closeUnusedLocked(c); !errors.Is(err, ErrClosed) {
+		ctx, cancel := d.waiting(context.Background())
+		if err := l.closeUnusedLocked(ctx, c); !errors.Is(err, ErrClosed) {
 			errs = append(errs, err)
 		}
+		cancel()
 	}
 	l.mu.Unlock()
 	report(ended)

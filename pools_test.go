@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"slices"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -577,4 +578,44 @@ func TestAddressGivenAgain(t *testing.T) {
 	require.NoError(t, p.Close())
 	require.Equal(t, []int64{32 * mib, 32 * mib}, freed)
 	require.NoError(t, c.Close())
+}
+
+// TestIsolatedInUse: work that was captured on free blocks of an isolated pool, and submitted again
+// since, finds its memory: what gives that back waits for the work of all streams.
+func TestIsolatedInUse(t *testing.T) {
+	for name, give := range map[string]func(c, p *cupool.Pool) error{
+		"EmptyCache": func(_, p *cupool.Pool) error { return p.EmptyCache() },
+		"Trim":       func(_, p *cupool.Pool) error { return testkit.Second(p.Trim(0)) },
+		"Reset":      func(_, p *cupool.Pool) error { return p.Reset() },
+		"Close":      func(_, p *cupool.Pool) error { return p.Close() },
+		"Sleep":      func(_, p *cupool.Pool) error { return p.Sleep(nil) },
+		"Retire":     func(c, p *cupool.Pool) error { return errors.Join(p.Retire(), c.EmptyCache()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := pooltest.NewWatched(t)
+			c := pooltest.Open(t, cupool.Config{Driver: d, Backing: cupool.BackingVMM})
+			p := pooltest.NewPrivate(t, c, cupool.PoolConfig{Isolated: true})
+			s := pooltest.NewStream(t, c)
+			for _, of := range []*cupool.Stream{nil, s} {
+				require.NoError(t, p.Free(pooltest.Alloc(t, p, 4*mib, of)))
+			}
+			require.NoError(t, c.Sync())
+			g := pooltest.HoldStream(t, s) // the graph runs again
+			var early atomic.Value
+			d.Watch(func(call string, _ cupool.StreamHandle) {
+				if (call == "MemUnmap" || call == "MemRelease") && !g.Opened() {
+					early.Store(call)
+				}
+			})
+			done := pooltest.Start(func() error { return give(c, p) })
+			returned, err := pooltest.Returns(done)
+			g.Open()
+			if !returned {
+				err = <-done
+			}
+			require.NoError(t, err)
+			require.Nil(t, early.Load())
+			require.NoError(t, c.Close())
+		})
+	}
 }

@@ -49,6 +49,11 @@ func (r *reclaimer) upTo(ctx context.Context, need int64) (released int64, err e
 // did. It waits for work until ctx is done. The lock is held.
 func (r *reclaimer) upToLocked(ctx context.Context, need int64) (released int64, err error) {
 	defer nvtx.Start("give memory back", need).End()
+	if r.isolated.Load() { // captured work that uses free blocks may have been submitted again since
+		if err := r.dev.syncAll(ctx); err != nil {
+			return 0, err
+		}
+	}
 	if r.memory == nil {
 		return r.inOrderLocked(ctx, need, true, heap.Order(r.cfg.TrimOldest))
 	}
@@ -267,8 +272,8 @@ func liveBlocks(heaps []*streamHeap) (live []Block) {
 }
 
 // empty is EmptyCache that leaves it to the caller to tell
-// Config.OnRelease.
-func (r *reclaimer) empty() error {
+// Config.OnRelease. It waits for work until ctx is done.
+func (r *reclaimer) empty(ctx context.Context) error {
 	defer nvtx.Start("empty cache", 0).End()
 	r.Lock()
 	defer r.UnlockUntold()
@@ -277,8 +282,6 @@ func (r *reclaimer) empty() error {
 	}
 	r.dev.drainLater()
 	r.heaps.flush()
-	ctx, cancel := r.dev.waiting(context.Background())
-	defer cancel()
 	_, late := r.dev.waitPending(ctx)
 	if late != nil && !isLate(late) {
 		return late

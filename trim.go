@@ -167,7 +167,9 @@ func (c *Pool) EmptyCache() error {
 		}
 	}
 	defer c.reclaim.Report()
-	return errors.Join(c.reclaim.empty(), c.sanitizer.Findings())
+	ctx, cancel := c.dev.waiting(context.Background())
+	defer cancel()
+	return errors.Join(c.reclaim.empty(ctx), c.sanitizer.Findings())
 }
 
 // reclaimAll gives need bytes of each pool back, as poolaccess.Access says.
