@@ -247,18 +247,34 @@ void cupool_call_before_grow(const cupool_callbacks *c, int device, size_t size)
 
 int cupool_call_on_oom(const cupool_callbacks *c, int device, size_t size) { return c->on_oom(c->user, device, size); }
 
+/* Those that are called with locks held. */
+
+static void called(int more) {
+  thread *t = cupool_thread();
+  if (t != NULL) t->called += more;
+}
+
 void cupool_call_segment(const cupool_callbacks *c, int device, int action, cupool_pool_id pool, uintptr_t address, size_t size,
                          uintptr_t stream) {
+  called(1);
   c->segment(c->user, device, (cupool_segment_action)action, pool, (void *)address, size, (void *)stream);
+  called(-1);
 }
 
 uintptr_t cupool_call_alloc(const cupool_pool_config *c, size_t size, int device, uintptr_t stream) {
-  return (uintptr_t)c->alloc(c->user, size, device, (void *)stream);
+  called(1);
+  uintptr_t p = (uintptr_t)c->alloc(c->user, size, device, (void *)stream);
+  called(-1);
+  return p;
 }
 
 void cupool_call_free(const cupool_pool_config *c, uintptr_t p, size_t size, int device, uintptr_t stream) {
+  called(1);
   c->free(c->user, (void *)p, size, device, (void *)stream);
+  called(-1);
 }
+
+/* Others. */
 
 int cupool_call_visit_segment(const cupool_visitor *v, const cupool_segment *s) { return v->segment(v->user, s); }
 

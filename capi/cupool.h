@@ -168,9 +168,10 @@ CUPOOL_API cupool_status cupool_settings(int device, char *text, size_t size, si
  * nothing to virtual memory. Opens the pool where it is not open. Fails with CUPOOL_ERROR_CONFIG. */
 CUPOOL_API cupool_status cupool_configure(int device, const char *settings) CUPOOL_NOEXCEPT;
 
-/* Bounds what all pools of the device reserve, to the byte; 0 ends the bound that this function and
- * cupool_set_fraction set. Where more is reserved already, nothing more is reserved until it is less;
- * cupool_trim gives back what is free. Each of the two functions replaces what the other one set. */
+/* Bounds what all pools of the device reserve, to the byte, beside the limit of the settings, which only settings
+ * change; 0 ends the bound that this function and cupool_set_fraction set. Where more is reserved already, nothing
+ * more is reserved until it is less; cupool_trim gives back what is free. Each of the two functions replaces what the
+ * other one set. */
 CUPOOL_API cupool_status cupool_set_limit(int device, size_t bytes) CUPOOL_NOEXCEPT;
 
 /* The same as a part of the device's total memory, in [0, 1]; 1 ends the bound. */
@@ -278,8 +279,9 @@ typedef struct cupool_pool_config {
   unsigned flags;   /* CUPOOL_POOL_... */
   size_t limit;     /* the most that the pool may reserve; 0: no limit of its own */
   /* Where the pool's segments come from, both or neither. alloc returns null for out of memory. device and stream
-   * are those of the request that needs the segment. They are called with locks held, by any thread, and call
-   * nothing of cupool. Implies CUPOOL_POOL_SEGMENTS. */
+   * are those of the request that needs the segment. They are called with locks held, by any thread. Of cupool they
+   * may call cupool_free, which then frees soon after they return; else it fails with CUPOOL_ERROR_BUSY. Implies
+   * CUPOOL_POOL_SEGMENTS. */
   void *(*alloc)(void *user, size_t size, int device, void *stream);
   void (*free)(void *user, void *p, size_t size, int device, void *stream);
   void *user;
@@ -318,9 +320,10 @@ CUPOOL_API cupool_status cupool_begin(int device, cupool_pool_id pool, cupool_fi
  * more. What the calling thread began ends first. Fails with CUPOOL_ERROR_NOT_FOUND where nothing has begun. */
 CUPOOL_API cupool_status cupool_end(int device, cupool_pool_id pool) CUPOOL_NOEXCEPT;
 
-/* Takes 1 from the use count. At 0 nothing can be allocated from the pool any more; live blocks stay good and are
- * freed as ever, and what is free goes back to the device. The pool is gone with its last block, and the id may
- * then be used anew. Fails with CUPOOL_ERROR_NOT_FOUND. */
+/* Takes 1 from the use count. At 0 nothing can be allocated from the pool any more, and the id may be used anew.
+ * Live blocks stay good and are freed as ever. What is free goes back to the device: now where no work is under way,
+ * or else with cupool_trim or before an out of memory. It waits for no work, so that destructors may call it. Fails
+ * with CUPOOL_ERROR_NOT_FOUND. */
 CUPOOL_API cupool_status cupool_pool_release(int device, cupool_pool_id pool) CUPOOL_NOEXCEPT;
 
 /* The use count, 0 for a pool that was released and for one that is not there. */
@@ -330,7 +333,7 @@ CUPOOL_API cupool_status cupool_pool_use_count(int device, cupool_pool_id pool, 
 
 /* Gives free segments and free virtual memory back to the device, until at most keep bytes are reserved in the
  * pool, those in use counted, and with keep 0 waits for blocks that are pending first. pool may be CUPOOL_ALL,
- * which is what PyTorch's empty_cache does. *released, which may be null, is what went. Fails with
+ * which is what PyTorch's empty_cache does. What waits for a stream that is captured stays. *released, which may be null, is what went. Fails with
  * CUPOOL_ERROR_NOT_FOUND, CUPOOL_ERROR_ASLEEP, CUPOOL_ERROR_TIMEOUT; what could go went. */
 CUPOOL_API cupool_status cupool_trim(int device, cupool_pool_id pool, size_t keep, size_t *released) CUPOOL_NOEXCEPT;
 
@@ -541,7 +544,8 @@ typedef struct cupool_callbacks {
   int (*on_oom)(void *user, int device, size_t size);
   /* A segment came, or is about to go: once for each. One that the driver refuses to take back comes again. pool is
    * CUPOOL_MAIN for virtual memory of private pools, too. It is called with locks held, by any thread: it only takes
-   * a note, calls nothing of cupool, and waits for no lock that an allocating thread holds (Python's GIL). */
+   * a note, calls of cupool at most cupool_free, as the functions of a pool do, and waits for no lock that an
+   * allocating thread holds (Python's GIL). */
   void (*segment)(void *user, int device, cupool_segment_action action, cupool_pool_id pool, void *address, size_t size,
                   void *stream);
   void *user;

@@ -26,6 +26,7 @@ typedef struct hint {
 typedef struct thread {
   uint64_t serial;  /* of no other thread, before or after it */
   int inside;       /* calls of this thread that are in Go */
+  int called;       /* functions of the program that it runs with locks of a pool held */
   int relaxed;      /* the thread's capture mode was exchanged meanwhile */
   int mode;         /* and is put back to this */
   int labels;
@@ -48,7 +49,8 @@ cupool_status cupool_fail(thread *t, cupool_status status, const char *text, siz
 cupool_status cupool_say(thread *t, cupool_status status, const char *text);
 cupool_status cupool_invalid(const char *text);
 
-/* Begins and ends a call into Go. enter returns null in a child of fork, where the failure is noted. */
+/* Begins and ends a call into Go. enter returns null in a child of fork, and in a function of the program that is called
+ * with locks held; the failure is noted then. */
 thread *cupool_enter(void);
 cupool_status cupool_refused(void);
 cupool_status cupool_leave(thread *t, cupool_status status);

@@ -99,6 +99,13 @@ func cupoolGoFree(t *C.thread, p C.uintptr_t) (st C.cupool_status) {
 	return done(t, err)
 }
 
+// cupoolGoFreeLater frees a block in a goroutine, for who holds locks.
+//
+//export cupoolGoFreeLater
+func cupoolGoFreeLater(p C.uintptr_t) {
+	go func() { _ = byAddress(ptr(p), func(g *gpu) error { return g.root.FreePtr(ptr(p), -1) }) }()
+}
+
 func ptr(p C.uintptr_t) cupool.Ptr { return cupool.Ptr(p) }
 
 // put stores an address that is of no memory of Go.
@@ -156,9 +163,7 @@ func cupoolGoCollect(t *C.thread, ordinal C.int, blocks *C.size_t) (st C.cupool_
 	for _, p := range append([]*cupool.Pool{g.root}, g.root.Pools()...) {
 		n, e := p.ProcessDeferred()
 		total += n
-		if !errors.Is(e, errCaptured) { // what waits for a capture waits on
-			err = errors.Join(err, e)
-		}
+		err = errors.Join(err, unlessCaptured(e))
 	}
 	set(blocks, int64(total))
 	return done(t, err)

@@ -193,7 +193,8 @@ func (g *gpu) createLocked(id poolID, set poolSettings) {
 	g.pools[id] = &pool{id: id, set: set, uses: 1, of: g}
 }
 
-// release takes from the use count, and retires the pool at 0.
+// release takes from the use count, and retires the pool at 0. It may be called by destructors. So it
+// waits for no work, and what the device says now it says to a later call.
 func (g *gpu) release(id poolID) error {
 	g.mu.Lock()
 	p := g.pools[id]
@@ -219,16 +220,19 @@ func (g *gpu) release(id poolID) error {
 	if made == nil {
 		return nil
 	}
-	err := made.Retire()
+	_ = made.Retire()
 	g.sweep()
-	return err
+	return nil
 }
 
 // sweep forgets the retired pools that are gone. What they counted stays counted.
 func (g *gpu) sweep() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	gone := func(p *pool) bool { return errors.Is(p.made.Load().Err(), cupool.ErrClosed) }
+	gone := func(p *pool) bool { // not one that another goroutine tries to close
+		made := p.made.Load()
+		return errors.Is(made.Err(), cupool.ErrClosed) && made.Stats().All.ReservedBytes.Current == 0
+	}
 	if !slices.ContainsFunc(g.retired, gone) {
 		return
 	}

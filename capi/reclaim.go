@@ -30,7 +30,7 @@ func cupoolGoTrim(t *C.thread, ordinal C.int, id C.cupool_pool_id, keep C.size_t
 			continue
 		}
 		if keep == 0 {
-			err = errors.Join(err, m.unlessGone(m.made.EmptyCache()))
+			err = errors.Join(err, unlessCaptured(m.unlessGone(m.made.EmptyCache())))
 			continue
 		}
 		over := g.reserved(list) - int64(min(keep, math.MaxInt64))
@@ -38,11 +38,19 @@ func cupoolGoTrim(t *C.thread, ordinal C.int, id C.cupool_pool_id, keep C.size_t
 			break
 		}
 		_, e := m.made.Trim(max(0, m.made.Stats().All.ReservedBytes.Current-over))
-		err = errors.Join(err, m.unlessGone(e))
+		err = errors.Join(err, unlessCaptured(m.unlessGone(e)))
 	}
 	set(released, max(0, before-g.reserved(list)))
 	g.sweep()
 	return done(t, err)
+}
+
+// unlessCaptured drops the error of memory that stays, as it waits for a stream that is captured.
+func unlessCaptured(err error) error {
+	if errors.Is(err, errCaptured) {
+		return nil
+	}
+	return err
 }
 
 // reserved returns the bytes that pools hold.

@@ -86,12 +86,20 @@ thread *cupool_enter(void) {
     return NULL;
   }
   thread *t = cupool_thread();
-  if (t != NULL) t->inside++;
+  if (t == NULL) return NULL;
+  if (t->called > 0) {
+    cupool_say(t, CUPOOL_ERROR_BUSY, "cupool: called from a function of the program that a pool calls with its locks held, which may free only");
+    return NULL;
+  }
+  t->inside++;
   return t;
 }
 
 /* Why enter returned null. */
-cupool_status cupool_refused(void) { return *ours ? CUPOOL_ERROR_INTERNAL : CUPOOL_ERROR_FORKED; }
+cupool_status cupool_refused(void) {
+  if (!*ours) return CUPOOL_ERROR_FORKED;
+  return self != NULL && self->called > 0 ? CUPOOL_ERROR_BUSY : CUPOOL_ERROR_INTERNAL;
+}
 
 /* The mode of captures of a thread, of the driver. */
 typedef int (*exchange_mode)(int *mode);
@@ -222,6 +230,10 @@ cupool_status cupool_alloc_in(int device, cupool_pool_id pool, size_t size, void
 cupool_status cupool_free(void *p) {
   if (__builtin_expect(!*ours, 0)) return forked();
   if (cupool_put(p) || p == NULL) return CUPOOL_OK;
+  if (self != NULL && self->called > 0) {
+    cupoolGoFreeLater((uintptr_t)p);
+    return CUPOOL_OK;
+  }
   thread *t = cupool_enter();
   if (t == NULL) return cupool_refused();
   return cupool_leave(t, cupoolGoFree(t, (uintptr_t)p));

@@ -318,13 +318,21 @@ static void flags(void) {
 
 typedef struct program {
   int allocs, frees, dry;
-  void *stream;
+  void *stream, *spare; /* a block that it gives back where it is asked for memory */
 } program;
 
 static void *program_alloc(void *user, size_t size, int device, void *stream) {
   program *m = user;
   CHECK(device == 0 && stream == m->stream);
   if (m->dry) return NULL;
+  if (m->spare != NULL) {
+    void *p;
+    size_t n;
+    FAILS(CUPOOL_ERROR_BUSY, cupool_alloc(0, 5 * MIB, stream, &p));
+    FAILS(CUPOOL_ERROR_BUSY, cupool_trim(0, CUPOOL_ALL, 0, &n));
+    OK(cupool_free(m->spare));
+    m->spare = NULL;
+  }
   m->allocs++;
   return mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 }
@@ -380,7 +388,7 @@ static void segments_at_once(void) {
 }
 
 static void memory_of_the_program(void) {
-  program m = {0, 0, 0, new_stream()};
+  program m = {0, 0, 0, new_stream(), NULL};
   cupool_callbacks callbacks;
   cupool_init(&callbacks, sizeof callbacks);
   callbacks.segment = segment;
@@ -408,7 +416,10 @@ static void memory_of_the_program(void) {
   CHECK(m.frees == 1 && told == 2 && stats_of(id).reserved_bytes.all.current == 0);
   m.dry = 0;
   OK(cupool_alloc_in(0, id, 1000, m.stream, &p));
-  OK(cupool_free(p));
+  m.spare = p;
+  OK(cupool_alloc_in(0, id, 40 * MIB, m.stream, &q));
+  while (stats_of(id).allocated_bytes.all.current > (int64_t)(40 * MIB)) usleep(100); /* another thread frees it */
+  OK(cupool_free(q));
   OK(cupool_pool_release(0, id));
   OK(cupool_trim(0, CUPOOL_ALL, 0, NULL));
   CHECK(m.allocs == m.frees);
