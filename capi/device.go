@@ -38,13 +38,33 @@ type gpu struct {
 	names   uint64
 	books   books
 	limit   int64   // bytes; 0: none
-	part    float64 // of the device's memory, that limit is; 0: none
+	part    float64 // of the device's memory, that bounds it; 0: none
 
 	syncs     atomic.Int64 // calls that wait for all streams
 	callbacks atomic.Pointer[C.cupool_callbacks]
 	labeled   sync.Map // labelKey to cupool.Allocator
 
 	configuring sync.Mutex // held while settings change: each change begins with what the last one left
+	settings    bound      // of the settings; guarded by configuring, as what follows
+	changed     bound      // of cupool_set_limit or cupool_set_fraction
+}
+
+// bound is what all pools of a device may reserve: bytes, a part of the device's memory, or the smaller of both. 0: no
+// bound.
+type bound struct {
+	bytes int64
+	part  float64
+}
+
+// and returns the smaller of each of two bounds.
+func (b bound) and(o bound) bound {
+	if b.bytes == 0 || o.bytes > 0 && o.bytes < b.bytes {
+		b.bytes = o.bytes
+	}
+	if b.part == 0 || o.part > 0 && o.part < b.part {
+		b.part = o.part
+	}
+	return b
 }
 
 var (
@@ -107,46 +127,47 @@ func open(ordinal int, set settingsOf, isNew bool) (*gpu, error) {
 
 // begin makes the pool.
 func (g *gpu) begin(cfg cupool.Config) (err error) {
-	limit, part := cfg.Limit, cfg.Fraction
+	set := bound{cfg.Limit, cfg.Fraction}
 	cfg.Limit, cfg.Fraction, cfg.NoEnvironment = 0, 0, true // which was read; the program may change the limits
 	cfg.Driver, cfg.BeforeGrow, cfg.OnOutOfMemory = g.driver, g.beforeGrow, g.onOOM
 	if g.root, err = cupool.New(cfg); err != nil {
 		return err
 	}
 	g.access = poolaccess.Of(g.root)
-	if err = g.setLimit(limit, part); err != nil {
+	if err = g.changeBounds(set, bound{}); err != nil {
 		return errors.Join(err, g.root.Close())
 	}
 	return nil
 }
 
-// setLimit bounds what all pools reserve: by bytes, by a part of the device's memory, by the
-// smaller one of both, or with 0 and 0 by nothing.
-func (g *gpu) setLimit(bytes int64, part float64) error {
+// bound bounds what all pools reserve, beside the settings.
+func (g *gpu) bound(b bound) error {
 	g.configuring.Lock()
 	defer g.configuring.Unlock()
-	return g.changeLimit(bytes, part)
+	return g.changeBounds(g.settings, b)
 }
 
-// changeLimit is setLimit with gpu.configuring held.
-func (g *gpu) changeLimit(bytes int64, part float64) error {
-	limit := bytes
+// changeBounds changes both bounds, of which the smaller one holds. gpu.configuring is held, or nobody has the gpu yet.
+func (g *gpu) changeBounds(settings, changed bound) error {
+	b := settings.and(changed)
+	limit := b.bytes
 	switch {
-	case bytes < 0:
+	case changed.bytes < 0:
 		return faultf(C.CUPOOL_ERROR_INVALID, "the limit is larger than any device")
-	case part > 0:
+	case b.part > 0:
 		_, total, err := g.driver.MemInfo()
 		if err != nil {
 			return err
 		}
-		if limit = max(1, int64(part*float64(total))); bytes > 0 {
-			limit = min(limit, bytes)
+		if limit = max(1, int64(b.part*float64(total))); b.bytes > 0 {
+			limit = min(limit, b.bytes)
 		}
 	}
+	g.settings, g.changed = settings, changed
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.limit, g.part = limit, part
-	g.access.SetLimit(limit, bytes, part)
+	g.limit, g.part = limit, b.part
+	g.access.SetLimit(limit, b.bytes, b.part)
 	return nil
 }
 
@@ -343,11 +364,14 @@ func cupoolGoConfigure(t *C.thread, ordinal C.int, text *C.char) (st C.cupool_st
 func (g *gpu) configure(text string) error {
 	g.configuring.Lock()
 	defer g.configuring.Unlock()
+	before := g.root.Config()
 	if err := g.root.Configure(text); err != nil {
 		return err
 	}
-	cfg := g.root.Config()
-	return g.changeLimit(cfg.Limit, cfg.Fraction)
+	if cfg := g.root.Config(); cfg.Limit != before.Limit || cfg.Fraction != before.Fraction {
+		return g.changeBounds(bound{cfg.Limit, cfg.Fraction}, bound{})
+	}
+	return g.changeBounds(g.settings, g.changed) // the root has bounded itself alone
 }
 
 // copyText writes as much of a text as there is room for, and a 0 behind.
@@ -364,7 +388,7 @@ func cupoolGoSetLimit(t *C.thread, ordinal C.int, bytes C.size_t) (st C.cupool_s
 	defer caught(t, &st)
 	g, err := of(ordinal)
 	if err == nil {
-		err = g.setLimit(int64(bytes), 0)
+		err = g.bound(bound{bytes: int64(bytes)})
 	}
 	return done(t, err)
 }
@@ -379,11 +403,11 @@ func cupoolGoSetFraction(t *C.thread, ordinal C.int, fraction C.double) (st C.cu
 	if err == nil {
 		switch fraction {
 		case 1:
-			err = g.setLimit(0, 0)
+			err = g.bound(bound{})
 		case 0:
-			err = g.setLimit(1, 0) // nothing fits
+			err = g.bound(bound{bytes: 1}) // nothing fits
 		default:
-			err = g.setLimit(0, float64(fraction))
+			err = g.bound(bound{part: float64(fraction)})
 		}
 	}
 	return done(t, err)

@@ -87,7 +87,7 @@ func TestLimitBesideSettings(t *testing.T) {
 		defer close(limited)
 		for i := range int64(2000) {
 			limit := (i%7 + 1) << 20
-			if err := g.setLimit(limit, 0); err != nil {
+			if err := g.bound(bound{bytes: limit}); err != nil {
 				limited <- err
 				return
 			}

@@ -61,7 +61,7 @@ def trim(device=0, keep=0):
 
 
 def set_limit(limit, device=0):
-    """Bounds what the pools of a device reserve, in bytes; 0 ends the bound."""
+    """Bounds what the pools of a device reserve, in bytes, beside the limit of the settings; 0 ends the bound."""
     _library.call("set_limit", device, limit)
 
 

@@ -227,7 +227,13 @@ static void environment(void) {
   CHECK(strstr(text, "idle_order:owner (CUPOOL_ALLOC_CONF)") != NULL && strstr(text, "limit:100M (CUPOOL_ALLOC_CONF)") != NULL);
   CHECK(stats_of(CUPOOL_ALL).limit == (int64_t)(100 * MIB));
   FAILS(CUPOOL_ERROR_OUT_OF_MEMORY, cupool_alloc(0, 40 * MIB, NULL, &q));
+  OK(cupool_set_fraction(0, 0.9));
   OK(cupool_set_fraction(0, 1));
+  FAILS(CUPOOL_ERROR_OUT_OF_MEMORY, cupool_alloc(0, 40 * MIB, NULL, &q)); /* the settings' limit stays */
+  OK(cupool_set_limit(0, 90 * MIB));
+  CHECK(stats_of(CUPOOL_ALL).limit == (int64_t)(90 * MIB));
+  OK(cupool_configure(0, "limit:0"));
+  CHECK(stats_of(CUPOOL_ALL).limit == 0);
   OK(cupool_alloc(0, 40 * MIB, NULL, &q));
   cupool_config c;
   cupool_init(&c, sizeof c);
