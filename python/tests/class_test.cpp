@@ -18,6 +18,7 @@
 #include <mutex>
 #include <set>
 #include <thread>
+#include <utility>
 
 extern "C" int cupool_torch_install(const char*, const char*, char*, size_t);
 extern "C" int cupool_torch_installed();
@@ -553,6 +554,70 @@ void poolAllocator() {
   REQUIRE(source.use_count() == 2); // once for all its pools
 }
 
+// The allocator of a pool may free, as Python's garbage collector does in it, and fail.
+void poolAllocatorThatCallsBack() {
+  struct CallsBack : Source {
+    std::function<void()> within;
+    void* raw_alloc_with_stream(size_t n, cudaStream_t s) override {
+      if (within) {
+        within();
+      }
+      return Source::raw_alloc_with_stream(n, s);
+    }
+  };
+  const Pool id{0, 12};
+  const auto source = std::make_shared<CallsBack>();
+  alloc::createOrIncrefPool(0, id, source);
+  alloc::beginAllocateToPool(0, id, [](cudaStream_t) { return true; });
+  void* a = alloc::raw_alloc(3 << 20);
+  source->within = [&a] { alloc::raw_delete(std::exchange(a, nullptr)); };
+  void* b = alloc::raw_alloc(30 << 20);
+  for (int i = 0; stats().allocated_bytes[0].current > 30 << 20; i++) {
+    REQUIRE(i < 10'000); // another thread frees
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  source->within = [] { stats(); };
+  REQUIRE(has(raises([] { alloc::raw_alloc(60 << 20); }), "with its locks held"));
+  source->within = [] { TORCH_CHECK(false, "no such network"); };
+  REQUIRE(has(raises([] { alloc::raw_alloc(60 << 20); }), "no such network"));
+  alloc::endAllocateToPool(0, id);
+  REQUIRE(has(raises([] { alloc::raw_alloc(size_t{1} << 50); }), "CUDA out of memory"));
+  alloc::raw_delete(b);
+  alloc::releasePool(0, id);
+  alloc::releasePool(0, id);
+}
+
+// Destructors of graphs and MemPools release pools whatever the device does meanwhile, and in a child.
+void poolsInDestructors() {
+  const auto begin = driver<int (*)(void*, int)>("cuStreamBeginCapture_v2");
+  const auto end = driver<int (*)(void*, void**)>("cuStreamEndCapture");
+  alloc::emptyCache();
+  const auto before = stats().reserved_bytes[0].current;
+  const cudaStream_t stream = newStream();
+  const auto destroy = [](Pool id) {
+    alloc::releasePool(0, id);
+    alloc::emptyCache(id);
+  };
+  const Pool id{0, 13};
+  alloc::createOrIncrefPool(0, id);
+  alloc::beginAllocateToPool(0, id, [](cudaStream_t) { return true; });
+  void* p = alloc::raw_alloc_with_stream(3 << 20, stream);
+  alloc::endAllocateToPool(0, id);
+  alloc::releasePool(0, id);
+  alloc::raw_delete(p);
+  inChild([&] {
+    alloc::setUseOnOOM(0, id, true);
+    destroy(id);
+  });
+  REQUIRE(begin(stream, 0) == 0);
+  destroy(id);
+  alloc::emptyCache(); // it is the captured stream's memory
+  void* graph = nullptr;
+  REQUIRE(end(stream, &graph) == 0 && graph != nullptr);
+  alloc::emptyCache();
+  REQUIRE(stats().reserved_bytes[0].current == before);
+}
+
 void checkpoints() {
   const Pool id{12, 0};
   alloc::beginAllocateToPool(0, id, [](cudaStream_t) { return true; });
@@ -790,7 +855,8 @@ int main(int argc, char** argv) {
       {"openedByOthers", openedByOthers}, {"sharingWithPyTorch", sharingWithPyTorch}, {"install", install}, {"contract", contract}, {"statistics", statistics}, {"history", history},
       {"nested", nested}, {"refusedFrees", refusedFrees},
       {"trackers", trackers}, {"throwingTracker", throwingTracker}, {"profiler", profiler}, {"streams", streams}, {"pools", pools},
-      {"poolOptions", poolOptions}, {"poolAllocator", poolAllocator}, {"checkpoints", checkpoints},
+      {"poolOptions", poolOptions}, {"poolAllocator", poolAllocator}, {"poolAllocatorThatCallsBack", poolAllocatorThatCallsBack},
+      {"poolsInDestructors", poolsInDestructors}, {"checkpoints", checkpoints},
       {"outOfMemory", outOfMemory}, {"switchedOff", switchedOff}, {"settings", settings}, {"sharing", sharing},
       {"sharedMemoryThatWent", sharedMemoryThatWent},
       {"manyThreads", manyThreads}, {"children", children},

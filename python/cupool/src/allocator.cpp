@@ -119,8 +119,8 @@ void Allocator::open(c10::DeviceIndex device) {
   } else {
     check(status);
   }
-  if (d.fraction < 1) {
-    check(lib.set_fraction_(device, d.fraction));
+  if (const double part = fraction(d); part < 1) {
+    check(lib.set_fraction_(device, part));
   }
   cupool_callbacks callbacks{};
   callbacks.struct_size = sizeof callbacks;
@@ -253,6 +253,9 @@ cupool_status Allocator::giveWatched(void* p) {
   cupool_block_info block{};
   block.struct_size = sizeof block;
   const cupool_status found = lib.block_(p, &block);
+  if (found == CUPOOL_ERROR_BUSY) { // the allocator of a pool frees it: the library does so later
+    return lib.free_(p);
+  }
   if (found != CUPOOL_OK) {
     return found;
   }
@@ -537,46 +540,46 @@ void Allocator::cacheInfo(c10::DeviceIndex device, size_t* largest) {
 
 void Allocator::emptyCache(MempoolId_t id) {
   const cupool_pool_id pool = id == MempoolId_t{0, 0} ? CUPOOL_ALL : poolId(id);
+  std::string failed;
   for (int i = 0; i < count_; i++) {
     if (!hasPool(i)) {
       continue;
     }
     // A pool that is named gives back when nobody uses it: a graph may replay into its free memory.
     int count = 0;
-    if (id != MempoolId_t{0, 0}) {
-      check(lib.pool_use_count_(i, pool, &count));
-    }
-    if (count > 0) {
+    if (id != MempoolId_t{0, 0} && (lib.pool_use_count_(i, pool, &count) != CUPOOL_OK || count > 0)) {
       continue;
     }
     const Context context = devices_[i].history.gather(RecordContext::ALL);
     const InFlight guard(&context);
     const cupool_status status = lib.trim_(i, pool, 0, nullptr);
-    // A pool that is gone has nothing, and one that sleeps has given all.
-    if (status != CUPOOL_ERROR_NOT_FOUND && status != CUPOOL_ERROR_ASLEEP) {
-      check(status);
+    // A pool that is gone has nothing, and one that sleeps has given all. A child of fork has no pools.
+    if (status != CUPOOL_OK && status != CUPOOL_ERROR_NOT_FOUND && status != CUPOOL_ERROR_ASLEEP &&
+        status != CUPOOL_ERROR_FORKED && failed.empty()) {
+      failed = lib.last_error_();
     }
   }
+  TORCH_CHECK(failed.empty(), failed); // once the other devices had their turn
 }
 
 double Allocator::getMemoryFraction(c10::DeviceIndex device) {
   Device& d = known(device);
   const std::lock_guard<std::mutex> lock(d.opening);
   if (!isOpen(device)) {
-    return d.fraction;
+    return fraction(d);
   }
-  double fraction = 1;
-  check(lib.fraction_(device, &fraction));
-  return fraction;
+  double part = 1;
+  check(lib.fraction_(device, &part));
+  return part;
 }
 
-void Allocator::setMemoryFraction(double fraction, c10::DeviceIndex device) {
+void Allocator::setMemoryFraction(double part, c10::DeviceIndex device) {
   Device& d = known(device);
-  TORCH_CHECK(0 <= fraction && fraction <= 1, "invalid fraction:", fraction, ". Please set within [0, 1].");
+  TORCH_CHECK(0 <= part && part <= 1, "invalid fraction:", part, ". Please set within [0, 1].");
   const std::lock_guard<std::mutex> lock(d.opening);
-  d.fraction = fraction;
+  d.fraction = part;
   if (isOpen(device)) {
-    check(lib.set_fraction_(device, fraction));
+    check(lib.set_fraction_(device, part));
   }
 }
 

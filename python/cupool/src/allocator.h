@@ -23,6 +23,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -40,7 +41,7 @@ inline MempoolId_t poolId(cupool_pool_id id) { return {id.first, id.second}; }
 struct Device {
   std::atomic<bool> open{false};
   std::mutex opening;
-  double fraction = 1; // until it is open
+  std::optional<double> fraction; // that the program set before it was open
   History history;
 };
 
@@ -164,6 +165,7 @@ class Allocator final : public native::CUDAAllocator {
   [[noreturn]] void raiseOutOfMemory(c10::DeviceIndex device, size_t size, cudaStream_t stream);
 
   // settings.cpp
+  static double fraction(const Device& d);
   std::map<std::string, std::string> changeableSettings() const;
   std::string settings() const;
   void settingsChanged();
@@ -220,6 +222,9 @@ void lookAgain(c10::DeviceIndex device, MempoolId_t id, cupool_stats3* reserved)
 
 // Settings as one text.
 std::string join(const std::map<std::string, std::string>& settings);
+
+// Raises what the allocator of a pool raised since the last call.
+void rethrowPoolFailure();
 
 // Raises with the text of the calling thread's last failure, unless the status is CUPOOL_OK.
 void check(cupool_status status);

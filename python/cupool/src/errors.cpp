@@ -24,6 +24,7 @@ void check(cupool_status status) {
 }
 
 void Allocator::failAllocation(cupool_status status, c10::DeviceIndex device, size_t size, cudaStream_t stream) {
+  rethrowPoolFailure();
   size_t total = 0;
   if (status == CUPOOL_ERROR_INVALID && lib.memory_info_(device, nullptr, &total, nullptr) == CUPOOL_OK &&
       size > total) {

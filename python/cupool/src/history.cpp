@@ -104,7 +104,7 @@ void History::record(TraceEntry::Action action, c10::DeviceIndex device, size_t 
       ring_.add(entry);
     }
   }
-  // A tracker may ask for a snapshot, which takes the lock.
+  // A tracker of allocations may ask for a snapshot, which takes the lock.
   for (const auto& tracker : *trackers) {
     tracker(entry);
   }

@@ -3,18 +3,25 @@
 #include "allocator.h"
 
 #include <algorithm>
+#include <exception>
+#include <utility>
 
 namespace cupool_torch {
 
 namespace {
 
+// What the allocator of a pool failed with in the allocation that the thread is in.
+thread_local std::exception_ptr poolFailure;
+
 // Where a pool's segments come from: called by the library with its locks held.
 void* allocFrom(void* user, size_t size, int device, void* stream) {
+  poolFailure = nullptr;
   try {
     const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(device));
     return (*static_cast<PoolAllocator*>(user))->raw_alloc_with_stream(size, static_cast<cudaStream_t>(stream));
-  } catch (const std::exception&) {
-    return nullptr; // out of memory
+  } catch (...) {
+    poolFailure = std::current_exception();
+    return nullptr;
   }
 }
 
@@ -45,6 +52,12 @@ cupool_pool_config poolConfig() {
 }
 
 } // namespace
+
+void rethrowPoolFailure() {
+  if (const std::exception_ptr failure = std::exchange(poolFailure, nullptr)) {
+    std::rethrow_exception(failure);
+  }
+}
 
 void Allocator::createPool(c10::DeviceIndex device, MempoolId_t id, const cupool_pool_config& config) {
   check(lib.pool_create_(device, poolId(id), &config));
@@ -110,6 +123,7 @@ void Allocator::endAllocateToPool(c10::DeviceIndex device, MempoolId_t id) {
   TORCH_CHECK(kept != filters_.end(), "endAllocatePool: not currently recording to mempool_id");
   const cupool_status status = lib.end_(device, poolId(id));
   filters_.erase(kept);
+  poolFailure = nullptr;
   check(status);
 }
 
@@ -121,9 +135,9 @@ void Allocator::releasePool(c10::DeviceIndex device, MempoolId_t id) {
       lookAgain(device, id, &last->second); // it may go now
     }
   }
+  // Destructors of graphs and MemPools come here, also in a child of fork, which has no pools.
   const cupool_status status = lib.pool_release_(device, poolId(id));
-  TORCH_INTERNAL_ASSERT(status != CUPOOL_ERROR_NOT_FOUND, "no such pool: ", lib.last_error_());
-  check(status);
+  TORCH_INTERNAL_ASSERT(status == CUPOOL_OK || status == CUPOOL_ERROR_FORKED, "no such pool: ", lib.last_error_());
 }
 
 int Allocator::getPoolUseCount(c10::DeviceIndex device, MempoolId_t id) {
@@ -136,7 +150,11 @@ int Allocator::getPoolUseCount(c10::DeviceIndex device, MempoolId_t id) {
 
 void Allocator::setUseOnOOM(c10::DeviceIndex device, MempoolId_t id, bool value) {
   known(device);
-  check(lib.pool_set_flags_(device, poolId(id), value ? CUPOOL_POOL_USE_ON_OOM : CUPOOL_POOL_ISOLATED));
+  const cupool_status status =
+      lib.pool_set_flags_(device, poolId(id), value ? CUPOOL_POOL_USE_ON_OOM : CUPOOL_POOL_ISOLATED);
+  if (status != CUPOOL_ERROR_FORKED) { // a destructor of a MemPool, as above
+    check(status);
+  }
 }
 
 void Allocator::setNoSplit(c10::DeviceIndex device, MempoolId_t id) {

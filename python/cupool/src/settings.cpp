@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <iomanip>
 #include <limits>
 #include <locale>
 #include <sstream>
@@ -104,7 +105,7 @@ void add(std::map<std::string, std::string>* settings, const std::string& text) 
 std::string decimal(double value) {
   std::ostringstream text;
   text.imbue(std::locale::classic());
-  text << value;
+  text << std::setprecision(std::numeric_limits<double>::max_digits10) << value;
   return text.str();
 }
 
@@ -149,14 +150,15 @@ std::map<std::string, std::string> Allocator::changeableSettings() const {
   return settings;
 }
 
+// The part of a device that PyTorch may use before it is open: as the program says, or PyTorch's settings.
+double Allocator::fraction(const Device& d) {
+  return d.fraction.value_or(memoryFraction(static_cast<const native::CUDAAllocatorConfig*>(nullptr), 0));
+}
+
 // expandable_segments has no effect: the library takes virtual memory where the device has it, and snapshots say so
 // where PyTorch's setting does. large_segment_size_mb is of PyTorch's own segments.
 std::string Allocator::settings() const {
   std::map<std::string, std::string> settings = changeable();
-  const double fraction = memoryFraction(static_cast<const native::CUDAAllocatorConfig*>(nullptr), 0);
-  if (fraction > 0 && fraction < 1) {
-    settings["per_process_memory_fraction"] = decimal(fraction);
-  }
   // Programs for PyTorch lean on it: memory goes to another stream when all of the device have passed its free.
   settings["idle_order"] = "device";
   // And much of what they free waits for the GPU, which may be a second behind a program with some streams.

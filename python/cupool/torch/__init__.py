@@ -11,6 +11,7 @@ import contextlib
 import ctypes
 import os
 import pathlib
+import re
 import sys
 import threading
 import types
@@ -134,10 +135,11 @@ def binary():
     if os.environ.get("CUPOOL_TORCH_BINARY"):
         return pathlib.Path(os.environ["CUPOOL_TORCH_BINARY"])
     release = ".".join(torch.__version__.split(".")[:2])
+    is_release = re.fullmatch(r"\d+\.\d+\.\d+(\+.*)?", torch.__version__)  # what comes before may have another class
     abi = int(torch._C._GLIBCXX_USE_CXX11_ABI)
     machine = os.uname().machine
     shipped = pathlib.Path(__file__).parent / "binaries" / f"cupool_torch-{release}-abi{abi}-{machine}.so"
-    if shipped.is_file() and _loads(shipped):
+    if is_release and shipped.is_file() and _loads(shipped):
         return shipped
     if _minor() < 209:
         raise _build.BuildError("it needs PyTorch 2.9 or later")
