@@ -192,7 +192,7 @@ func (l *lifecycle) closeUnusedLocked(ctx context.Context, c *Pool) error {
 // finish is finishLocked, and then closeUnusedLocked for all retired pools. It does nothing while a
 // stream, a pool or the allocator is being closed: that may wait for work, which
 // may wait for the caller.
-func (l *lifecycle) finish() error {
+func (l *lifecycle) finish(ctx context.Context) error {
 	d := l.dev
 	if !l.mu.TryLock() {
 		return nil
@@ -203,8 +203,8 @@ func (l *lifecycle) finish() error {
 		if !c.retired.Load() {
 			continue
 		}
-		ctx, cancel := d.waiting(context.Background())
-		if err := l.closeUnusedLocked(ctx, c); !errors.Is(err, ErrClosed) {
+		bound, cancel := d.waiting(ctx)
+		if err := l.closeUnusedLocked(bound, c); !errors.Is(err, ErrClosed) {
 			errs = append(errs, err)
 		}
 		cancel()
@@ -244,7 +244,12 @@ func (c *Pool) Close() error {
 func (l *lifecycle) closePool(c *Pool) error {
 	d := l.dev
 	ended := []*Pool{c}
-	defer func() { report(ended) }()
+	defer func() { // without locks, which OnRelease may take
+		for _, p := range ended {
+			p.reclaim.decay.Wait()
+		}
+		report(ended)
+	}()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, m := range d.open() {
@@ -289,7 +294,6 @@ func stays(err error) bool { return isLate(err) || errors.Is(err, errHeld) }
 // device's work is not done when ctx is, or blocks are held, the pool is open again.
 func (l *lifecycle) closeLocked(ctx context.Context, c *Pool) error {
 	d := l.dev
-	c.reclaim.decay.End()
 	d.drainLater()
 	c.reclaim.Lock()
 	defer c.reclaim.UnlockUntold()
@@ -308,9 +312,9 @@ func (l *lifecycle) closeLocked(ctx context.Context, c *Pool) error {
 	}
 	if stays(err) {
 		c.closed.Store(false)
-		c.reclaim.startDecay()
 		return err
 	}
+	c.reclaim.decay.Stop()
 	defer d.leave(c)
 	errs := []error{err, c.heaps.endSanitizers()}
 	leaks, err := c.reclaim.everything()

@@ -3,6 +3,7 @@ package cupool_test
 import (
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -412,4 +413,43 @@ func TestStreamThatClosesBesidePool(t *testing.T) {
 	require.Zero(t, p.Stats().All.ReservedBytes.Current)
 	require.NoError(t, c.Check())
 	require.NoError(t, c.Close())
+}
+
+// TestCloseBesideConfigure: functions that a stream or a Decay runs may configure the allocator while
+// it is closed.
+func TestCloseBesideConfigure(t *testing.T) {
+	t.Run("a stream's", func(t *testing.T) {
+		c := pooltest.Open(t, cupool.Config{})
+		s := pooltest.NewStream(t, c)
+		on, configured := make(chan struct{}), make(chan error, 1)
+		require.NoError(t, s.Launch(func() {
+			<-on
+			configured <- c.Configure("divisions:4")
+		}))
+		done := pooltest.Start(s.Close)
+		early, _ := pooltest.Returns(done)
+		require.False(t, early)
+		close(on)
+		require.ErrorIs(t, <-configured, cupool.ErrNotPermitted)
+		require.NoError(t, <-done)
+		require.NoError(t, c.Close())
+	})
+	t.Run("OnRelease", func(t *testing.T) {
+		var c *cupool.Pool
+		begun, on, configured := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+		released := sync.OnceFunc(func() {
+			close(begun)
+			<-on
+			configured <- c.Configure("divisions:4")
+		})
+		c = pooltest.Open(t, cupool.Config{Driver: simdev.New(simdev.Config{}), Decay: 50 * time.Millisecond, OnRelease: func(int64) { released() }})
+		require.NoError(t, c.Free(pooltest.Alloc(t, c, 30*mib, nil)))
+		<-begun
+		done := pooltest.Start(c.Close)
+		early, _ := pooltest.Returns(done)
+		require.False(t, early, "the goroutine has not ended")
+		close(on)
+		require.ErrorIs(t, <-configured, cupool.ErrClosed)
+		require.NoError(t, <-done)
+	})
 }

@@ -15,8 +15,8 @@ import (
 // Blocks that are live keep their size. Config says what is in force.
 //
 // It fails with a *ConfigError for what ConfigFromEnv refuses and for a setting that cannot
-// change and is another, with ErrClosed, or with what the device says; nothing has changed
-// then. Private pools have no settings to change of their own: ErrNotSupported.
+// change and is another, with ErrClosed, with ErrNotPermitted in a function that a stream
+// runs, or with what the device says; nothing has changed then. Private pools have no settings to change of their own: ErrNotSupported.
 func (c *Pool) Configure(conf string) error {
 	if err := c.made("configure"); err != nil {
 		return err
@@ -25,6 +25,9 @@ func (c *Pool) Configure(conf string) error {
 		return fmt.Errorf("cupool: configure: %s has the settings of its allocator: %w", c.name, ErrNotSupported)
 	}
 	d := c.dev
+	if err := d.outside("configure"); err != nil { // a stream that is closed waits for its functions
+		return err
+	}
 	d.life.mu.Lock()
 	defer d.life.mu.Unlock()
 	pools := d.open()

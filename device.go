@@ -62,7 +62,6 @@ func newDevice(root *Pool, d Driver, logger *slog.Logger, limit int64) *deviceSt
 	dev.calls = calls.Device{Driver: d, Patience: epoch.Patience(root.cfg.WaitTimeout), Failed: dev.failed, Closed: &root.closed}
 	if root.cfg.IdleOrder == DeviceOrder {
 		dev.order.Streams = dev.eachCalls
-		dev.events.BeforeCapture = true
 	}
 	dev.history.Package = packagePath
 	dev.pools.Add(root)

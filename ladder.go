@@ -314,8 +314,16 @@ func (m *miss) releaseIdle() (Block, outcome, error) {
 	if !c.budget.Pressed(m.rounded) && c.reclaim.regrets.Spend(heap.Regret{Heap: &m.h.Heap, Kind: m.kind, Size: m.segment()}, m.regrets()) || need <= 0 {
 		return Block{}, nothing, nil
 	}
-	_, err := c.reclaim.unkeptLocked(need, heap.LargestFirst)
+	_, err := c.reclaim.unkeptLocked(m.atOnce(), need, heap.LargestFirst)
 	return Block{}, nothing, err
+}
+
+// atOnce returns what ends waits after one look, where waits of the request are bounded.
+func (m *miss) atOnce() context.Context {
+	if m.ctx.Done() != nil {
+		return epoch.Patience(1).AtOnce()
+	}
+	return m.c.dev.calls.Patience.AtOnce()
 }
 
 // A heap may miss small segments that were given back too early this often, and large ones
@@ -351,7 +359,7 @@ func (m *miss) releaseOldest() (Block, outcome, error) {
 	if need <= 0 {
 		return Block{}, nothing, nil
 	}
-	_, err := c.reclaim.unkeptLocked(need, heap.OldestFirst)
+	_, err := c.reclaim.unkeptLocked(m.atOnce(), need, heap.OldestFirst)
 	return Block{}, nothing, err
 }
 
@@ -513,7 +521,7 @@ func (m *miss) releaseOthers(need int64) (released int64, err error) {
 		n, e := p.reclaim.upTo(m.wait, need-released)
 		released, err = released+n, errors.Join(err, e)
 	}
-	return released, onlyLostOrLate(errors.Join(err, c.dev.life.finish()))
+	return released, onlyLostOrLate(errors.Join(err, c.dev.life.finish(m.wait)))
 }
 
 // waitForAll flushes every magazine of the pool, frees what FreeLater queued in any pool,

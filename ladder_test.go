@@ -2,6 +2,7 @@ package cupool_test
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"runtime"
@@ -845,4 +846,55 @@ func TestManyStitchedBlocks(t *testing.T) {
 		require.NoError(t, c.Free(pieces[i]))
 	}
 	require.NoError(t, c.Close())
+}
+
+// TestContextWhereMemoryGoesBack: a request with a context does not wait for other streams to give
+// idle segments or retired pools back.
+func TestContextWhereMemoryGoesBack(t *testing.T) {
+	for name, x := range map[string]struct {
+		backing  cupool.Backing
+		capacity int64
+		own      bool
+		size     int64
+	}{
+		"idle segments":               {cupool.BackingSegments, 4 << 30, false, 310 * mib},
+		"idle segments of a function": {cupool.BackingSegments, 4 << 30, true, 310 * mib},
+		"a retired pool of segments":  {cupool.BackingSegments, 64 * mib, false, 62 * mib},
+		"a retired pool":              {cupool.BackingVMM, 64 * mib, false, 62 * mib},
+	} {
+		t.Run(name, func(t *testing.T) {
+			host := must(cupool.OpenHost(cupool.HostConfig{Capacity: x.capacity}))
+			c := pooltest.Open(t, cupool.Config{Driver: host, Backing: x.backing})
+			p := c
+			if x.own {
+				p = pooltest.NewPrivate(t, c, cupool.PoolConfig{Alloc: host.MemAlloc, Free: func(q cupool.Ptr, _ int64) error { return host.MemFree(q) }})
+			}
+			from := p
+			if x.capacity == 64*mib {
+				from = pooltest.NewPrivate(t, c, cupool.PoolConfig{})
+			}
+			b := pooltest.Alloc(t, from, min(300*mib, x.capacity/3), nil)
+			if from != p {
+				require.NoError(t, from.Retire())
+			}
+			require.NoError(t, c.Free(b))
+			s := pooltest.NewStream(t, c)
+			g := pooltest.HoldStream(t, s)
+			ctx, cancel := context.WithTimeout(t.Context(), pooltest.Patience)
+			defer cancel()
+			done := pooltest.Start(func() error { return testkit.Second(p.AllocContext(ctx, x.size, nil)) })
+			select {
+			case err := <-done:
+				require.True(t, err == nil || errors.Is(err, context.DeadlineExceeded), err)
+			case <-time.After(time.Minute):
+				t.Error("it waits on after its context")
+			}
+			g.Open()
+			var leak *cupool.LeakError
+			if err := c.Close(); err != nil {
+				require.ErrorAs(t, err, &leak)
+			}
+			require.NoError(t, host.Close())
+		})
+	}
 }

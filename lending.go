@@ -332,6 +332,7 @@ func (l *lending) inherit(s *Stream, def *streamHeap) (h *streamHeap, err error)
 	h.endQuarantineLocked()
 	h.Magazine.Drop()
 	if h.InUse() {
+		h.quarantine.MoveTo(def.quarantine) // what a failing call left
 		h.moveLocked(def)
 	}
 	h.MoveKept(&def.Heap)

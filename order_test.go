@@ -2,6 +2,8 @@ package cupool_test
 
 import (
 	"cmp"
+	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -342,4 +344,59 @@ func aside(f func()) {
 		f()
 	}()
 	<-done
+}
+
+// TestAllocBesideCapture: a stream that begins a capture while a request waits for it keeps its memory,
+// and that of others serves.
+func TestAllocBesideCapture(t *testing.T) {
+	for _, timeout := range []time.Duration{0, time.Minute} {
+		host := must(cupool.OpenHost(cupool.HostConfig{Capacity: 64 * mib}))
+		c := pooltest.Open(t, cupool.Config{Driver: host, Backing: cupool.BackingVMM, WaitTimeout: timeout})
+		a, b := pooltest.NewStream(t, c), pooltest.NewStream(t, c)
+		x, y := pooltest.Alloc(t, c, 20*mib, a), pooltest.Alloc(t, c, 30*mib, b)
+		g, h := pooltest.HoldStream(t, a), pooltest.HoldStream(t, b)
+		freeAll(t, c, []cupool.Block{x, y})
+		var got cupool.Block
+		done := pooltest.Start(func() (err error) { got, err = c.Alloc(40*mib, nil); return err })
+		early, _ := pooltest.Returns(done)
+		require.False(t, early)
+		end := must(a.Capture())
+		g.Open()
+		h.Open()
+		require.NoError(t, <-done)
+		end()
+		require.NoError(t, c.Free(got))
+		require.NoError(t, c.Close())
+		require.NoError(t, host.Close())
+	}
+}
+
+// TestCapturedUntouched: who ends a pool waits for what a captured stream was given before, and asks
+// the device for nothing that would break the capture.
+func TestCapturedUntouched(t *testing.T) {
+	for name, call := range map[string]func(c, p *cupool.Pool) error{
+		"Retire":     func(_, p *cupool.Pool) error { return p.Retire() },
+		"Close":      func(_, p *cupool.Pool) error { return p.Close() },
+		"Sync":       func(c, _ *cupool.Pool) error { return c.Sync() },
+		"EmptyCache": func(c, p *cupool.Pool) error { return errors.Join(p.Retire(), c.EmptyCache()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := pooltest.NewWatched(t)
+			c := pooltest.Open(t, cupool.Config{Driver: d})
+			s, p := pooltest.NewStream(t, c), pooltest.NewPrivate(t, c, cupool.PoolConfig{})
+			require.NoError(t, p.Free(pooltest.Alloc(t, p, mib, nil)))
+			end := must(s.Capture())
+			var touched atomic.Bool
+			d.Watch(func(_ string, of cupool.StreamHandle) {
+				if of == s.Handle() {
+					touched.Store(true)
+				}
+			})
+			require.NoError(t, call(c, p))
+			require.False(t, touched.Load())
+			d.Watch(func(string, cupool.StreamHandle) {})
+			end()
+			require.NoError(t, c.Close())
+		})
+	}
 }

@@ -60,14 +60,16 @@ func (r *reclaimer) upToLocked(ctx context.Context, need int64) (released int64,
 	if _, err := r.heaps.settle(epoch.Peek); onlyLost(err) != nil {
 		return 0, err
 	}
-	return r.chunksLocked(ctx, need, true)
+	released, err = r.chunksLocked(ctx, need, true)
+	left := r.budget.Held() // no more than that is reserved on purpose
+	r.heaps.each(func(h *streamHeap) { left = h.KeepAtMost(left) })
+	return released, err
 }
 
 // unkeptLocked is upToLocked in an order of the caller's, without what was
-// reserved on purpose, and without waits where they are bounded. There is no
-// virtual memory.
-func (r *reclaimer) unkeptLocked(need int64, order func(a, b heap.Idle) int) (released int64, err error) {
-	released, err = r.inOrderLocked(r.dev.calls.Patience.AtOnce(), need, false, order)
+// reserved on purpose. There is no virtual memory.
+func (r *reclaimer) unkeptLocked(ctx context.Context, need int64, order func(a, b heap.Idle) int) (released int64, err error) {
+	released, err = r.inOrderLocked(ctx, need, false, order)
 	return released, notLate(err)
 }
 
@@ -241,6 +243,9 @@ func (h *streamHeap) releaseChunks(ctx context.Context, need int64, wait bool, u
 	defer h.mu.Unlock()
 	if wait && h.holdsChunks() {
 		if err := h.awaitLocked(ctx, h.FreedAt); err != nil {
+			if h.stream.clock.Captured() && !isLate(err) { // since: its memory stays, as below
+				return 0, onlyLost(err)
+			}
 			return 0, err
 		}
 	}
@@ -349,5 +354,5 @@ func (r *reclaimer) atOnceLocked(need int64) (released int64, err error) {
 			return 0, nil
 		}
 	}
-	return r.unkeptLocked(need, heap.Order(r.cfg.TrimOldest))
+	return r.unkeptLocked(r.dev.calls.Patience.AtOnce(), need, heap.Order(r.cfg.TrimOldest))
 }

@@ -1006,3 +1006,22 @@ func TestToldWithoutLocks(t *testing.T) {
 		}
 	}
 }
+
+// TestDecayAfterReserveIsGone: what was reserved on purpose and has gone back does not keep later memory.
+func TestDecayAfterReserveIsGone(t *testing.T) {
+	for name, end := range map[string]func(c *cupool.Pool) error{
+		"Trim":       func(c *cupool.Pool) error { return testkit.Second(c.Trim(0)) },
+		"Reset":      func(c *cupool.Pool) error { return c.Reset() },
+		"EmptyCache": func(c *cupool.Pool) error { return c.EmptyCache() },
+		"Sleep":      func(c *cupool.Pool) error { return errors.Join(c.Sleep(nil), c.Wake()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := pooltest.Open(t, cupool.Config{Driver: simdev.New(simdev.Config{}), Backing: cupool.BackingVMM, Decay: 50 * time.Millisecond})
+			require.NoError(t, c.Reserve(100*mib, nil))
+			require.NoError(t, end(c))
+			require.NoError(t, c.Free(pooltest.Alloc(t, c, 100*mib, nil)))
+			require.Eventually(t, func() bool { return c.Stats().All.ReservedBytes.Current == 0 }, time.Minute, 10*time.Millisecond)
+			require.NoError(t, c.Close())
+		})
+	}
+}

@@ -152,21 +152,27 @@ func (t *heapTable) endSanitizers() error {
 	return errors.Join(t.sanitizer.Findings(), t.sanitizer.Close())
 }
 
-// sleepSanitizers makes the memory ready to be unmapped. All heaps are locked.
-func (t *heapTable) sleepSanitizers(heaps []*streamHeap) error {
+// sleepSanitizers makes the memory ready to be unmapped, and reports whether live blocks were
+// zeroed, or would have been. All heaps are locked.
+func (t *heapTable) sleepSanitizers(heaps []*streamHeap) (zeroed bool, err error) {
 	if t.sanitizer == nil {
-		return nil
+		return true, nil
 	}
 	for _, h := range heaps {
 		h.lookLocked()
 		h.endQuarantineLocked()
-		h.eachLive(func(_ block.ID, b *block.Block) { h.zeroLocked(b) })
 		if err := h.stream.calls.WaitAWhile(); err != nil {
-			return err
+			return false, err
 		}
 	}
+	for _, h := range heaps {
+		h.eachLive(func(_ block.ID, b *block.Block) { h.zeroLocked(b) })
+	}
 	t.sanitizer.Asleep.Store(true)
-	return nil
+	for _, h := range heaps {
+		err = errors.Join(err, h.stream.calls.WaitAWhile())
+	}
+	return true, err
 }
 
 // wakeSanitizers fills live blocks again, whose memory is new, marks the ends of

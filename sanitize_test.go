@@ -596,3 +596,33 @@ func TestGuardNeedsVirtualMemory(t *testing.T) {
 
 // touch writes a byte.
 func touch(p cupool.Ptr) { **(**byte)(unsafe.Pointer(&p)) = 1 }
+
+// TestCloseStreamQuarantine: what is in quarantine outlives a call that fails while its stream is closed.
+func TestCloseStreamQuarantine(t *testing.T) {
+	for call, cfg := range map[string]cupool.Config{
+		"Memset":     {ZeroOnFree: true},
+		"SyncStream": {Sanitize: cupool.Sanitizers{Poison: true, Quarantine: 64 * mib}},
+	} {
+		t.Run(call, func(t *testing.T) {
+			d := pooltest.NewWatched(t)
+			cfg.Driver = d
+			c := pooltest.Open(t, cfg)
+			s := pooltest.NewStream(t, c)
+			b := pooltest.Alloc(t, c, mib, s)
+			if call == "Memset" {
+				d.FailAlways(call, errors.New("no luck"))
+			} else {
+				d.FailNth(call, 2, errors.New("no luck")) // the first is Close's own
+			}
+			require.NoError(t, c.Free(b))
+			_ = s.Close()
+			require.Positive(t, d.Failed(call))
+			d.Heal()
+			require.NoError(t, c.Check())
+			require.NoError(t, c.EmptyCache())
+			require.Zero(t, c.Stats().PendingBytes)
+			require.Zero(t, c.Stats().All.ReservedBytes.Current)
+			require.NoError(t, c.Close())
+		})
+	}
+}

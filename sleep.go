@@ -27,8 +27,9 @@ type contents struct {
 // Blocks can be freed while the allocator sleeps; allocating, Trim,
 // EmptyCache and Sleep fail with ErrAsleep. Sleep needs virtual memory and fails
 // with ErrNotSupported without it or while blocks are held (Hold), with ErrClosed, and with what the
-// device says: when that is before anything was given back, the allocator
-// stays awake; else it sleeps, and only what the error names stays reserved.
+// device says: when that is before anything was given back, or zeroed for
+// ZeroOnFree, the allocator stays awake; else it sleeps, and only what the error
+// names stays reserved.
 func (c *Pool) Sleep(keep func(Block) bool) error {
 	if err := c.mayWait("sleep"); err != nil {
 		return err
@@ -57,7 +58,9 @@ func (r *reclaimer) sleep(keep func(Block) bool) error {
 		err = errHeld
 	}
 	if err == nil && !r.isolated.Load() {
-		_, err = r.upToLocked(context.Background(), r.budget.Held())
+		ctx, cancel := r.dev.waiting(context.Background())
+		_, err = r.upToLocked(ctx, r.budget.Held())
+		cancel()
 	}
 	if err == nil {
 		err = r.keepContents(keep)
@@ -69,9 +72,11 @@ func (r *reclaimer) sleep(keep func(Block) bool) error {
 	}
 	heaps, unlock := r.heaps.lockAll()
 	defer unlock()
-	if err := r.heaps.sleepSanitizers(heaps); err != nil {
-		r.contents = nil
-		r.asleep.Store(false)
+	if zeroed, err := r.heaps.sleepSanitizers(heaps); err != nil {
+		if !zeroed { // else Wake has to bring the contents back
+			r.contents = nil
+			r.asleep.Store(false)
+		}
 		return fmt.Errorf("cupool: sleep: %w", err)
 	}
 	return r.unmapAll(heaps)
@@ -106,6 +111,9 @@ func (r *reclaimer) keepContents(keep func(Block) bool) error {
 			continue
 		}
 		data := make([]byte, b.size)
+		if err := r.dev.def.calls.WaitAWhile(); err != nil {
+			return err
+		}
 		if err := r.driver.CopyOut(data, b.ptr, r.dev.def.handle); err != nil {
 			return r.dev.failed(fmt.Errorf("keeping the contents of %v: %w", b, err))
 		}

@@ -212,3 +212,67 @@ func TestWakeTimeout(t *testing.T) {
 	require.NoError(t, pooltest.Patiently(c.Close))
 	require.NoError(t, d.Close())
 }
+
+// lateSleep gives work to s while Sleep asks for the first block that it keeps, and returns its error
+// and what lets the work go on.
+func lateSleep(t *testing.T, p *cupool.Pool, s *cupool.Stream) (goOn func(), err error) {
+	var g *pooltest.Gate
+	err = p.Sleep(func(cupool.Block) bool {
+		if g == nil {
+			pooltest.Elsewhere(func() { g = pooltest.HoldStream(t, s) })
+		}
+		return true
+	})
+	return g.Open, err
+}
+
+// TestSleepLate: another part of the program gives work to a stream while a pool goes to sleep, and
+// the pool stays awake with all that its blocks hold.
+func TestSleepLate(t *testing.T) {
+	for name, cfg := range map[string]cupool.PoolConfig{"zeroed": {ZeroOnFree: true}, "copied": {}} {
+		t.Run(name, func(t *testing.T) {
+			c := pooltest.Open(t, cupool.Config{Backing: cupool.BackingVMM, WaitTimeout: 20 * time.Millisecond})
+			p := pooltest.NewPrivate(t, c, cfg)
+			s := c.DefaultStream()
+			live := []cupool.Block{pooltest.Alloc(t, p, 64, nil)}
+			if cfg.ZeroOnFree {
+				s = pooltest.NewStream(t, c)
+				live = append(live, pooltest.Alloc(t, p, 64, s))
+			}
+			want, got := bytes.Repeat([]byte{7}, 64), make([]byte, 64)
+			require.NoError(t, pooltest.Patiently(func() error { return c.DefaultStream().CopyIn(live[0].Ptr(), want) }))
+			goOn, err := lateSleep(t, p, s)
+			goOn()
+			var late *cupool.WaitError
+			require.ErrorAs(t, err, &late)
+			require.NoError(t, p.Err(), "it is awake")
+			require.NoError(t, pooltest.Patiently(func() error { return c.DefaultStream().CopyOut(got, live[0].Ptr()) }))
+			require.Equal(t, want, got)
+			freeAll(t, c, live)
+		})
+	}
+}
+
+// TestSleepZeroed: where the device fails once blocks were zeroed, the pool sleeps, and Wake brings
+// their contents back.
+func TestSleepZeroed(t *testing.T) {
+	d := pooltest.NewWatched(t)
+	c := pooltest.Open(t, cupool.Config{Driver: d, Backing: cupool.BackingVMM, ZeroOnFree: true})
+	b := pooltest.Alloc(t, c, 4096, nil)
+	want, got := bytes.Repeat([]byte{7}, 4096), make([]byte, 4096)
+	require.NoError(t, c.DefaultStream().CopyIn(b.Ptr(), want))
+	d.Watch(func(call string, _ cupool.StreamHandle) {
+		if call == "Memset" {
+			d.FailAlways("SyncStream", errors.New("no luck"))
+		}
+	})
+	require.ErrorContains(t, c.Sleep(func(cupool.Block) bool { return true }), "no luck")
+	d.Watch(func(string, cupool.StreamHandle) {})
+	d.Heal()
+	require.ErrorIs(t, c.Err(), cupool.ErrAsleep)
+	require.NoError(t, c.Wake())
+	require.NoError(t, c.DefaultStream().CopyOut(got, b.Ptr()))
+	require.Equal(t, want, got)
+	require.NoError(t, c.Free(b))
+	require.NoError(t, c.Close())
+}

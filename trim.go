@@ -33,7 +33,7 @@ func (c *Pool) Trim(keep int64) (released int64, err error) {
 		return 0, err
 	}
 	if c == c.dev.root {
-		if err := c.dev.life.finish(); err != nil {
+		if err := c.dev.life.finish(context.Background()); err != nil {
 			return 0, err
 		}
 	}
@@ -162,7 +162,7 @@ func (c *Pool) EmptyCache() error {
 		return err
 	}
 	if c == c.dev.root {
-		if err := c.dev.life.finish(); err != nil {
+		if err := c.dev.life.finish(context.Background()); err != nil {
 			return err
 		}
 	}

@@ -32,10 +32,9 @@ type Decay struct {
 	ended sync.WaitGroup
 }
 
-// Start starts the goroutine, anew after End.
+// Start starts the goroutine.
 func (d *Decay) Start(within time.Duration) {
-	stop := make(chan struct{})
-	d.stop, d.once = stop, sync.Once{}
+	d.stop = make(chan struct{})
 	d.ended.Go(func() {
 		tick := time.NewTicker(within / steps)
 		defer tick.Stop()
@@ -43,18 +42,26 @@ func (d *Decay) Start(within time.Duration) {
 			select {
 			case <-tick.C:
 				d.look()
-			case <-stop:
+			case <-d.stop:
 				return
 			}
 		}
 	})
 }
 
-// End stops the goroutine, if it was started, and waits for it.
-func (d *Decay) End() {
+// Stop has the goroutine end, if it was started. It may be in a last call of Release.
+func (d *Decay) Stop() {
 	if d.stop != nil {
 		d.once.Do(func() { close(d.stop) })
+	}
+}
+
+// Wait waits for the goroutine, if it was stopped.
+func (d *Decay) Wait() {
+	select {
+	case <-d.stop:
 		d.ended.Wait()
+	default:
 	}
 }
 

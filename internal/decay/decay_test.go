@@ -28,4 +28,8 @@ func TestLook(t *testing.T) {
 	require.Zero(t, idle)
 }
 
-func TestEndWithoutStart(*testing.T) { new(Decay).End() }
+func TestStopWithoutStart(*testing.T) {
+	d := new(Decay)
+	d.Stop()
+	d.Wait()
+}

@@ -120,9 +120,7 @@ func (k *Clock) Capture(begin func() error) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.before = k.events.Time.Load()
-	if k.events.BeforeCapture {
-		_ = k.recordLocked() // without it the stream passes nothing until EndCapture
-	}
+	_ = k.recordLocked() // without it the stream passes nothing until EndCapture
 	err := begin()
 	if err == nil {
 		k.captured.Store(true)

@@ -43,8 +43,7 @@ type Events struct {
 	// a later time (Clock.Passed).
 	Time atomic.Uint64
 
-	Dated         bool // note when events are recorded, for WaitError.Age; set before use
-	BeforeCapture bool // record an event before a stream is captured; set before use
+	Dated bool // note when events are recorded, for WaitError.Age; set before use
 
 	device Device
 	failed func(stream device.Stream, err error) // told of a record that fails where no error can be returned

@@ -110,6 +110,16 @@ func (h *Heap) Detach(runs Runs, need int64) (out Extents, err error) {
 	return h.detachUpTo(runs, need, false)
 }
 
+// KeepAtMost lowers what was reserved of the address ranges to so many bytes, and returns what is
+// left of these.
+func (h *Heap) KeepAtMost(bytes int64) int64 {
+	for k := range h.kept {
+		h.kept[k] = min(h.kept[k], bytes)
+		bytes -= h.kept[k]
+	}
+	return bytes
+}
+
 // Yield is Detach of chunks that another heap will Attach. Stitched ranges go on to map
 // them, and serve as before when the chunks come back.
 func (h *Heap) Yield(runs Runs, need int64) (out Extents, err error) {
@@ -389,7 +399,7 @@ func (h *Heap) CloseRanges() (slept int64, err error) {
 			slept += n
 			errs = append(errs, err)
 		}
-		h.ranges[k] = nil
+		h.ranges[k], h.kept[k] = nil, 0
 	}
 	return slept, errors.Join(errs...)
 }

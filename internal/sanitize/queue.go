@@ -155,5 +155,18 @@ func (q *Queue) Blank() {
 	}
 }
 
+// MoveTo hands the blocks over to the queue of another heap. The work on them is done.
+func (q *Queue) MoveTo(to *Queue) {
+	if q == nil {
+		return
+	}
+	for _, e := range q.fifo {
+		e.epoch = 0
+		to.fifo = append(to.fifo, e)
+	}
+	to.bytes += q.bytes
+	q.Drop()
+}
+
 // Drop forgets all blocks, for a heap that is given back as a whole.
 func (q *Queue) Drop() { q.fifo, q.checked, q.bytes = nil, 0, 0 }
