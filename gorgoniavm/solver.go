@@ -28,8 +28,10 @@ import (
 type Solver struct {
 	eng    *cupool.Engine
 	method rule
-	keep   bool // gradients are not zeroed
-	step   int  // of steps so far
+	keep   bool    // gradients are not zeroed
+	step   int     // of steps so far
+	carry  float64 // what a step keeps of Momentum's m
+	last   float64 // the learning rate of the last step; 0: there was none
 	params []param
 	batch  []nn.Param // of weights in device memory; kept for its room
 	closed bool
@@ -140,6 +142,9 @@ func (s *Solver) Step(model []gorgonia.ValueGrad) error {
 		}
 	}
 	s.step++
+	// m is kept in units of the learning rate, as nn.SGD's kernel has it. So it
+	// changes with the rate.
+	s.carry, s.last = s.method.momentum*(s.last/s.method.rate), s.method.rate
 	for i := range s.params {
 		p := &s.params[i]
 		if p.onDevice() {
@@ -181,9 +186,9 @@ func move[T layers.Float](s *Solver, p *param) {
 	case sgd:
 		layers.SGD(w, g, nil, r.rate, 0, 0)
 	case momentum:
-		layers.SGD(w, g, state[0], r.rate, r.momentum, 0)
+		layers.SGD(w, g, state[0], r.rate, s.carry, 0)
 	case nesterov:
-		layers.Nesterov(w, g, state[0], r.rate, r.momentum)
+		layers.Nesterov(w, g, state[0], r.rate, s.carry, r.momentum)
 	case rmsProp:
 		layers.RMSProp(w, g, state[0], r.rmsPropOptions())
 	case adam:

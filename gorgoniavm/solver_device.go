@@ -52,7 +52,7 @@ func (s *Solver) launch() error {
 		}
 		return r.sgd(0).Step(s.eng, s.batch...)
 	case momentum:
-		return r.sgd(r.momentum).Step(s.eng, s.batch...)
+		return r.sgd(s.carry).Step(s.eng, s.batch...)
 	case rmsProp:
 		return r.rmsProp().Step(s.eng, s.batch...)
 	case adam:
@@ -101,11 +101,11 @@ func (c *chain) clamp(s *Solver, p *param, limit float64) {
 
 // nesterovOnDevice is layers.Nesterov up to the step against the gradient.
 func (s *Solver) nesterovOnDevice(p *param) error {
-	e, g, v, mu := s.eng, p.device.Grad, p.device.Momentum, p.number(s.method.momentum)
+	e, g, v := s.eng, p.device.Grad, p.device.Momentum
 	var c chain
-	c.then(e.MulScalar(v, mu, true, tensor.UseUnsafe()))
+	c.then(e.MulScalar(v, p.number(s.carry), true, tensor.UseUnsafe()))
 	c.then(e.Add(v, g, tensor.UseUnsafe()))
-	c.then(e.MulScalar(v, mu, true, tensor.WithIncr(g)))
+	c.then(e.MulScalar(v, p.number(s.method.momentum), true, tensor.WithIncr(g)))
 	return c.err
 }
 

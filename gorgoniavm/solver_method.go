@@ -34,8 +34,8 @@ type SGD struct {
 // Momentum is stochastic gradient descent with momentum,
 // gorgonia.NewMomentum's method:
 //
-//	m ← Momentum·m + gradient
-//	weight ← weight − LearnRate·m
+//	m ← Momentum·m + LearnRate·gradient
+//	weight ← weight − m
 //
 // Gorgonia's own regularizes m instead of the weights, and forgets the m of
 // scalars.
@@ -43,7 +43,7 @@ type Momentum struct {
 	LearnRate float64 // 0: 0.001
 	Momentum  float64 // in [0, 1). 0: 0.9
 	// Nesterov takes the gradient where momentum is about to carry the
-	// weights (Sutskever et al., 2013): they move by gradient + Momentum·m.
+	// weights (Sutskever et al., 2013): they move by LearnRate·gradient + Momentum·m.
 	Nesterov bool
 	Regularization
 }

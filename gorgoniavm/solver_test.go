@@ -199,7 +199,8 @@ func TestSolversBesideGorgonias(t *testing.T) {
 					}
 					start := numbers(t, nil, theirs, false)
 					other := c.stock()
-					solve(t, d, eng, pool, c.method, ours, steps, func(step uint64) {
+					solve(t, d, eng, pool, c.method, ours, steps, func(step uint64, rate float64) {
+						gorgonia.WithLearnRate(rate)(other)
 						setGrads(t, eng, ours, rand.New(rand.NewPCG(seed, step)))
 						setGrads(t, nil, theirs, rand.New(rand.NewPCG(seed, step)))
 						require.NoError(t, other.Step(theirs))
@@ -213,14 +214,16 @@ func TestSolversBesideGorgonias(t *testing.T) {
 	})
 }
 
-// solve takes steps with a method. before is called before each.
-func solve(t *testing.T, d device, eng *cupool.Engine, pool *meter, method gorgoniavm.Method, model []gorgonia.ValueGrad, steps int, before func(step uint64)) {
+// solve takes steps with a method, whose rate changes. before is called before
+// each.
+func solve(t *testing.T, d device, eng *cupool.Engine, pool *meter, method gorgoniavm.Method, model []gorgonia.ValueGrad, steps int, before func(step uint64, rate float64)) {
 	t.Helper()
 	s, err := gorgoniavm.NewSolver(eng, method)
 	require.NoError(t, err)
-	fallbacks := eng.Stats().Fallbacks
+	fallbacks, rate := eng.Stats().Fallbacks, s.LearnRate()
 	for step := range uint64(steps) {
-		before(step)
+		require.NoError(t, s.SetLearnRate(rate/float64(1+step%3)))
+		before(step, s.LearnRate())
 		allocated := pool.Stats().All.Allocation.Allocated
 		require.NoError(t, s.Step(model))
 		require.True(t, step == 0 || pool.Stats().All.Allocation.Allocated == allocated, "step %d took memory", step)
@@ -236,36 +239,36 @@ func solve(t *testing.T, d device, eng *cupool.Engine, pool *meter, method gorgo
 
 // The methods that Gorgonia has not, or not right, beside their formulas.
 func TestSolversByFormula(t *testing.T) {
-	const rate, mu, steps, seed = 0.05, 0.9, 50, 5
+	const first, mu, steps, seed = 0.05, 0.9, 50, 5
 	formulas := map[string]struct {
 		method gorgoniavm.Method
-		move   func(w, g float64, state *[2]float64, step int) float64
+		move   func(w, g, rate float64, state *[2]float64, step int) float64
 	}{
 		"Nesterov": {
-			gorgoniavm.Momentum{LearnRate: rate, Momentum: mu, Nesterov: true},
-			func(w, g float64, s *[2]float64, _ int) float64 {
-				s[0] = mu*s[0] + g
-				return w - rate*(g+mu*s[0])
+			gorgoniavm.Momentum{LearnRate: first, Momentum: mu, Nesterov: true},
+			func(w, g, rate float64, s *[2]float64, _ int) float64 {
+				s[0] = mu*s[0] + rate*g
+				return w - (rate*g + mu*s[0])
 			},
 		},
 		"Momentum, L2": {
-			gorgoniavm.Momentum{LearnRate: rate, Momentum: mu, Regularization: gorgoniavm.Regularization{L2: 0.1}},
-			func(w, g float64, s *[2]float64, _ int) float64 {
-				s[0] = mu*s[0] + g + 0.1*w
-				return w - rate*s[0]
+			gorgoniavm.Momentum{LearnRate: first, Momentum: mu, Regularization: gorgoniavm.Regularization{L2: 0.1}},
+			func(w, g, rate float64, s *[2]float64, _ int) float64 {
+				s[0] = mu*s[0] + rate*(g+0.1*w)
+				return w - s[0]
 			},
 		},
 		"AdamW": {
-			gorgoniavm.AdamW{LearnRate: rate, WeightDecay: 0.1},
-			func(w, g float64, s *[2]float64, step int) float64 {
+			gorgoniavm.AdamW{LearnRate: first, WeightDecay: 0.1},
+			func(w, g, rate float64, s *[2]float64, step int) float64 {
 				s[0], s[1] = 0.9*s[0]+0.1*g, 0.999*s[1]+0.001*g*g
 				mean, variance := s[0]/(1-math.Pow(0.9, float64(step))), s[1]/(1-math.Pow(0.999, float64(step)))
 				return w*(1-rate*0.1) - rate*mean/(math.Sqrt(variance)+1e-8)
 			},
 		},
 		"RMSProp, Clip": {
-			gorgoniavm.RMSProp{LearnRate: rate, Rho: mu, Clip: 0.5},
-			func(w, g float64, s *[2]float64, _ int) float64 {
+			gorgoniavm.RMSProp{LearnRate: first, Rho: mu, Clip: 0.5},
+			func(w, g, rate float64, s *[2]float64, _ int) float64 {
 				s[0] = mu*s[0] + (1-mu)*g*g
 				return w - rate*min(max(g, -0.5), 0.5)/math.Sqrt(s[0]+1e-8)
 			},
@@ -278,10 +281,10 @@ func TestSolversByFormula(t *testing.T) {
 				model := newModel(t, eng, tensor.Float64, seed)
 				want := numbers(t, eng, model, false)
 				states := make([][2]float64, len(want))
-				solve(t, d, eng, pool, f.method, model, steps, func(step uint64) {
+				solve(t, d, eng, pool, f.method, model, steps, func(step uint64, rate float64) {
 					setGrads(t, eng, model, rand.New(rand.NewPCG(seed, step)))
 					for i, g := range numbers(t, eng, model, true) {
-						want[i] = f.move(want[i], g, &states[i], int(step)+1)
+						want[i] = f.move(want[i], g, rate, &states[i], int(step)+1)
 					}
 				})
 				require.InDeltaSlice(t, want, numbers(t, eng, model, false), 1e-9)

@@ -197,7 +197,7 @@ func (r report) Print(w io.Writer) {
 	r.Report.Print(w)
 	fmt.Fprintf(w, "loss            %.4f in the first step, %.4f in the last\n", r.LossFirst, r.LossLast)
 	if r.TapeStepMicrosMedian > 0 {
-		fmt.Fprintf(w, "tape machine    %.0f µs a step, in Go's memory\n", r.TapeStepMicrosMedian)
+		fmt.Fprintf(w, "tape machine    %.0f µs a step, in Go's memory, loss %.4f in the last\n", r.TapeStepMicrosMedian, r.TapeLossLast)
 	}
 	if r.GraphSteps > 0 {
 		fmt.Fprintf(w, "CUDA graphs     %d steps\n", r.GraphSteps)

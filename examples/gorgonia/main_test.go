@@ -39,6 +39,7 @@ func trained(t *testing.T, args string) (r report) {
 func TestNetsLearn(t *testing.T) {
 	for name, args := range map[string]string{
 		"mlp":     "-optimizer adam -epochs 4",
+		"sgd":     "-optimizer sgd -epochs 4",
 		"shifts":  "-shift 1 -optimizer adam -epochs 4",
 		"resnet":  "-net resnet -optimizer adam -epochs 4 -train-samples 10 -test-samples 10",
 		"lstm":    "-net rnn -steps 6 -train-samples 100 -epochs 8",

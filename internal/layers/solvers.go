@@ -54,13 +54,15 @@ func sign[T Float](x T) T {
 // Nesterov moves w against its gradient g with Nesterov's momentum, as
 // Sutskever et al. (2013) write it for the gradient at w:
 //
-//	v ← momentum·v + g
+//	v ← carry·v + g
 //	w ← w − lr·(g + momentum·v)
-func Nesterov[T Float](w, g, v []T, lr, momentum float64) {
-	rate, mu := T(lr), T(momentum)
+//
+// carry is the momentum, times the last lr by this one: v is in units of lr.
+func Nesterov[T Float](w, g, v []T, lr, carry, momentum float64) {
+	rate, keep, mu := T(lr), T(carry), T(momentum)
 	w, v = w[:len(g)], v[:len(g)]
 	for i, d := range g {
-		x := mu*v[i] + d
+		x := keep*v[i] + d
 		v[i] = x
 		w[i] -= rate * (d + mu*x)
 	}

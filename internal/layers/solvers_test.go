@@ -20,10 +20,10 @@ func TestShape(t *testing.T) {
 // TestSolvers follows formulas by hand over two steps.
 func TestSolvers(t *testing.T) {
 	w, v := []float64{1}, []float64{0}
-	Nesterov(w, []float64{2}, v, 0.1, 0.5) // v = 2
+	Nesterov(w, []float64{2}, v, 0.1, 0.5, 0.5) // v = 2
 	require.InDelta(t, 1-0.1*3, w[0], 1e-12)
-	Nesterov(w, []float64{2}, v, 0.1, 0.5) // v = 3
-	require.InDelta(t, 0.7-0.1*3.5, w[0], 1e-12)
+	Nesterov(w, []float64{2}, v, 0.2, 0.25, 0.5) // v = 2.5
+	require.InDelta(t, 0.7-0.2*3.25, w[0], 1e-12)
 
 	w, v = []float64{1}, []float64{0}
 	o := RMSPropOptions{LR: 0.1, Rho: 0.75, Decay: 0.5, Clip: 1}
