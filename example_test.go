@@ -356,7 +356,7 @@ func ExampleOOMError() {
 	// Output:
 	// 32 MiB wanted, 48 MiB live of 64
 	// the device has the memory: raise Limit or Fraction
-	// limit Limit: 80<<20
+	// limit Limit: 80<<20, or CUPOOL_LIMIT=80M
 	// true true
 	// <nil>
 }

@@ -78,11 +78,12 @@ func (d *deviceState) dumpOOM(dir string, e *OOMError) {
 // where the limits leave so many bytes.
 func (c *Pool) circumstances(room int64) oomhint.Settings {
 	vm, _ := c.dev.driver.(VirtualMemory)
+	bounds := c.dev.root.tuned.Load()
 	s := oomhint.Settings{
 		Virtual: c.memory != nil, CanBeVirtual: c.memory == nil && !c.ownMemory && c.splits() && vm != nil && vm.VMMGranularity() > 0,
 		Own: c != c.dev.root && c.cfg.Limit > 0 && c.budget.Limit-c.budget.Held() == room, LimitField: "PoolConfig.Limit",
 		Callback: c.cfg.OnOutOfMemory != nil,
-		Fraction: c.dev.root.tuned.Load().Fraction, MaxSplit: c.tuned.Load().MaxSplit, LargeSegment: c.cfg.LargeSegment, WaitTimeout: c.cfg.WaitTimeout,
+		Bound:    bounds.Limit, Fraction: bounds.Fraction, MaxSplit: c.tuned.Load().MaxSplit, LargeSegment: c.cfg.LargeSegment, WaitTimeout: c.cfg.WaitTimeout,
 	}
 	for _, p := range c.dev.open() {
 		if p.isolated.Load() {

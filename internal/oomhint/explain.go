@@ -24,6 +24,7 @@ type Settings struct {
 	Own          bool // the limit is the pool's own, not that of all
 	Callback     bool // Config.OnOutOfMemory is set
 
+	Bound        int64         // Config.Limit
 	Fraction     float64       // of Config
 	MaxSplit     int64         // of Config
 	LargeSegment int64         // of Config
@@ -143,14 +144,16 @@ func (r *Refusal) Advice() []string {
 	reason := r.Reason()
 	switch {
 	case reason == Limit:
-		list = append(list, r.raise())
+		list = append(list, r.raise()...)
 		add(slices.Contains(r.Isolated, pool) && !r.Own, "EmptyCache of %s", name(pool))
 	case reason == Fragmentation, reason == TooMuch && r.inPieces():
 		add(r.CanBeVirtual && r.MaxSplit == 0, "Backing: cupool.BackingVMM")
 		add(r.CanBeVirtual && r.MaxSplit > 0, "Backing: cupool.BackingVMM with MaxSplit: 0")
 		add(!r.Virtual && r.MaxSplit == 0 && r.Rounded >= r.LargeSegment && r.LargeSegment > 0, "MaxSplit: %s", Expr(r.Rounded))
 		add(r.Virtual, "NewPool for blocks that live long")
-		add(r.limits(), "%s", r.raise())
+		if r.limits() {
+			list = append(list, r.raise()...)
+		}
 	case reason == OtherPools:
 		kept := idle > 0 && slices.Contains(r.Isolated, pool)
 		add(kept, "EmptyCache of %s", name(pool))
@@ -166,25 +169,44 @@ func (r *Refusal) Advice() []string {
 	holder := r.largestLabel()
 	add(holder != "", "free some of label %q", holder)
 	add(reason == TooMuch, "smaller batches") // no other setting helps then
-	add(!r.Callback, "OnOutOfMemory: a function that frees what can be made again")
+	add(!r.Callback && r.freeable(), "OnOutOfMemory: a function that frees what can be made again")
 	add(reason != TooMuch && r.Rounded > r.room()+r.Cached, "smaller batches")
 	return slices.Clip(list[:min(len(list), maxAdvice)])
 }
 
-// raise returns the limit that would have been enough.
-func (r *Refusal) raise() string {
-	enough := r.Reserved + max(r.Segment, r.Rounded)
-	if !r.Own {
-		enough += r.OtherPools
+// raise returns the limits that would have been enough, of those that are below.
+func (r *Refusal) raise() (list []string) {
+	growth := r.Segment
+	if r.Virtual { // it grows by what is missing
+		growth = r.Least
 	}
-	switch {
-	case r.Own:
-		return r.LimitField + ": " + Expr(enough)
-	case r.Fraction > 0 && r.DeviceTotal > 0:
-		return fmt.Sprintf("Fraction: %v", min(math.Ceil(100*float64(enough)/float64(r.DeviceTotal))/100, 1))
-	default:
-		return "Limit: " + Expr(enough)
+	enough := r.Reserved + max(growth, r.Rounded)
+	if r.Own {
+		return []string{r.LimitField + ": " + Expr(enough)}
 	}
+	enough += r.OtherPools
+	part := float64(enough) / float64(r.DeviceTotal)
+	fraction := r.Fraction > 0 && r.DeviceTotal > 0 && r.Fraction < part
+	if r.Bound > 0 && r.Bound < enough || !fraction {
+		list = append(list, fmt.Sprintf("Limit: %s, or CUPOOL_LIMIT=%dM", Expr(enough), mebibytes(enough)))
+	}
+	if fraction {
+		f := min(math.Ceil(100*part)/100, 1)
+		list = append(list, fmt.Sprintf("Fraction: %v, or CUPOOL_FRACTION=%v", f, f))
+	}
+	return list
+}
+
+// freeable reports whether the request would fit if the program freed what it holds.
+func (r *Refusal) freeable() bool {
+	held := r.Live
+	for _, h := range r.Holders {
+		if h.Pool != r.Pool && !r.Own {
+			held += h.Live
+		}
+	}
+	need := max(r.Rounded, r.Least)
+	return held > 0 && (r.Limit == 0 || need <= r.Limit) && (r.DeviceFree < 0 || need <= r.DeviceFree+r.Reserved+r.OtherPools)
 }
 
 // largestLabel returns the label that the pool holds the most under, where that would be
@@ -218,9 +240,11 @@ func name(pool string) string {
 
 // Expr prints a size as Go source, rounded up to MiB: "8<<30", "1300<<20".
 func Expr(n int64) string {
-	mib := (n + 1<<20 - 1) >> 20
+	mib := mebibytes(n)
 	if mib%1024 == 0 {
 		return fmt.Sprintf("%d<<30", mib/1024)
 	}
 	return fmt.Sprintf("%d<<20", mib)
 }
+
+func mebibytes(n int64) int64 { return (n + 1<<20 - 1) >> 20 }

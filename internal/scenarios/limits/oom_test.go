@@ -2,10 +2,12 @@ package limits_test
 
 import (
 	"bytes"
+	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -117,7 +119,7 @@ func TestOOMReasons(t *testing.T) {
 				_, e := x.alloc(x.c, 20, nil)
 				return e
 			},
-			reason: "limit", advice: []string{"Limit: 60<<20", "OnOutOfMemory: a function that frees what can be made again"},
+			reason: "limit", advice: []string{"Limit: 60<<20, or CUPOOL_LIMIT=60M", "OnOutOfMemory: a function that frees what can be made again"},
 			apply: func(cfg *cupool.Config, _ *cupool.PoolConfig) { cfg.Limit = 60 << 20 },
 		},
 		"fraction": {
@@ -127,8 +129,28 @@ func TestOOMReasons(t *testing.T) {
 				_, e := x.alloc(x.c, 20, nil)
 				return e
 			},
-			reason: "limit", advice: []string{"Fraction: 0.6", `free some of label "weights"`},
+			reason: "limit", advice: []string{"Fraction: 0.6, or CUPOOL_FRACTION=0.6", `free some of label "weights"`},
 			apply: func(cfg *cupool.Config, _ *cupool.PoolConfig) { cfg.Fraction = 0.6 },
+		},
+		"limit below a fraction": {
+			cfg: cupool.Config{Limit: 50 * pooltest.MiB, Fraction: 0.9},
+			program: func(x *oomRig, _ *cupool.Pool) *cupool.OOMError {
+				x.mustAlloc(x.c, 40)
+				_, e := x.alloc(x.c, 20, nil)
+				return e
+			},
+			reason: "limit", advice: []string{"Limit: 60<<20, or CUPOOL_LIMIT=60M", "OnOutOfMemory: a function that frees what can be made again"},
+			apply: func(cfg *cupool.Config, _ *cupool.PoolConfig) { cfg.Limit = 60 << 20 },
+		},
+		"two limits": {
+			cfg: cupool.Config{Limit: 55 * pooltest.MiB, Fraction: 0.5},
+			program: func(x *oomRig, _ *cupool.Pool) *cupool.OOMError {
+				x.mustAlloc(x.c, 40)
+				_, e := x.alloc(x.c, 20, nil)
+				return e
+			},
+			reason: "limit", advice: []string{"Limit: 60<<20, or CUPOOL_LIMIT=60M", "Fraction: 0.6, or CUPOOL_FRACTION=0.6"},
+			apply: func(cfg *cupool.Config, _ *cupool.PoolConfig) { cfg.Limit, cfg.Fraction = 60<<20, 0.6 },
 		},
 		"limit of a pool": {
 			pool: cupool.PoolConfig{Limit: 30 * pooltest.MiB},
@@ -158,7 +180,7 @@ func TestOOMReasons(t *testing.T) {
 		},
 		"fragmentation below a limit": {
 			cfg: cupool.Config{Limit: 56 * pooltest.MiB, MaxSplit: 60 * pooltest.MiB}, program: pieces,
-			reason: "fragmentation", advice: []string{"Backing: cupool.BackingVMM with MaxSplit: 0", "Limit: 80<<20"},
+			reason: "fragmentation", advice: []string{"Backing: cupool.BackingVMM with MaxSplit: 0", "Limit: 80<<20, or CUPOOL_LIMIT=80M"},
 			apply: func(cfg *cupool.Config, _ *cupool.PoolConfig) { cfg.Backing, cfg.MaxSplit = cupool.BackingVMM, 0 },
 		},
 		"fragmentation of virtual memory": {
@@ -290,6 +312,42 @@ func TestOOMReasons(t *testing.T) {
 				require.NoError(t, e)
 			}
 		})
+	}
+}
+
+// A program that ran into its limit goes on with the one that the error advises, as the
+// environment has it. In virtual memory that is no more than what was missing.
+func TestAdvisedLimit(t *testing.T) {
+	setting := regexp.MustCompile(`CUPOOL_LIMIT=(\S+)`)
+	for _, backing := range []cupool.Backing{cupool.BackingSegments, cupool.BackingVMM} {
+		for seed := range uint64(20) {
+			t.Run(fmt.Sprint(backing, seed), func(t *testing.T) {
+				run := func(limit string) (steps int, e *cupool.OOMError) {
+					t.Setenv("CUPOOL_LIMIT", limit)
+					x := &oomRig{T: t, d: simdev.New(simdev.Config{Capacity: 1000 * pooltest.MiB})}
+					var err error
+					x.c, err = cupool.New(cupool.Config{Driver: x.d, Backing: backing})
+					require.NoError(t, err)
+					r := rand.New(rand.NewPCG(seed, 0))
+					for ; e == nil; steps++ {
+						var b cupool.Block
+						b, e = x.alloc(x.c, 1+r.Int64N(4), nil)
+						if e == nil && r.IntN(3) == 0 {
+							x.free(b)
+						}
+					}
+					return steps, e
+				}
+				steps, e := run("30MiB")
+				advised := setting.FindStringSubmatch(strings.Join(e.Settings, "\n"))
+				require.NotNil(t, advised, "%v", e)
+				further, again := run(advised[1])
+				require.Greater(t, further, steps, "%v", again)
+				if backing == cupool.BackingVMM {
+					require.LessOrEqual(t, again.Limit, e.Reserved+e.Rounded+2*pooltest.MiB)
+				}
+			})
+		}
 	}
 }
 
