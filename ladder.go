@@ -38,7 +38,7 @@ type miss struct {
 	stop    context.CancelFunc // of ahead
 	gaveUp  bool               // such a wait was
 	refused error              // the device's last refusal; nil: none yet
-	late    error              // the last wait that was given up
+	late    error              // the first wait that was given up; those after it had no time left
 	returns uint64             // times that memory had gone back to the device at the last search
 	asked   bool               // Go's collector ran for the request
 }
@@ -160,7 +160,9 @@ func (m *miss) endure(err error) error {
 	case err == nil:
 	case isLate(err) && !errors.Is(err, ErrDeviceLost):
 		m.c.log.Warn("work was late; an allocation looks elsewhere", "error", err)
-		m.late = err
+		if m.late == nil {
+			m.late = err
+		}
 	case errors.Is(err, ErrOutOfMemory):
 		m.refused = err
 	default:

@@ -1,10 +1,12 @@
 package cupool_test
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"runtime"
 	"runtime/debug"
 	"sync"
@@ -361,6 +363,24 @@ func TestOOMError(t *testing.T) {
 		"\twould have helped: OnOutOfMemory: a function that frees what can be made again\n"+
 		"\t      live    pending     cached\n"+
 		"\t    34 MiB     10 MiB      6 MiB  stream 0", err.Error())
+}
+
+// The error tells of the wait that took the time that there was, which the log has first.
+func TestOOMTellsOfFirstWait(t *testing.T) {
+	var log bytes.Buffer
+	d := simdev.New(simdev.Config{Capacity: 100 * mib, ManualEvents: true, IdleEvents: true})
+	c, err := cupool.New(cupool.Config{Driver: d, WaitTimeout: time.Millisecond, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	require.NoError(t, err)
+	s, u := pooltest.NewStream(t, c), pooltest.NewStream(t, c)
+	b := pooltest.Alloc(t, c, 60*mib, s)
+	require.NoError(t, u.Launch(func() {}))
+	require.NoError(t, c.FreeOn(b, u))
+	_, err = c.Alloc(50*mib, s)
+	require.ErrorIs(t, err, cupool.ErrOutOfMemory)
+	var late *cupool.WaitError
+	require.ErrorAs(t, err, &late)
+	require.Contains(t, log.String(), late.Error())
+	d.CompleteAll()
 }
 
 func TestOOMHints(t *testing.T) {
