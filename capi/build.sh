@@ -3,14 +3,14 @@
 #
 # usage: build.sh [DIR]
 #
-# DIR is dist by default. Needs Go and gcc; CC=aarch64-linux-gnu-gcc builds for arm64. The library runs
+# DIR is build by default. Needs Go and gcc; CC=aarch64-linux-gnu-gcc builds for arm64. The library runs
 # with glibc 2.28, as PyTorch's wheels do, where the system has a newer glibc, too. Prints the library's
 # path, and the newest version of glibc that it needs to stderr; the status is 1 where that is newer
 # than 2.28.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
-mkdir -p "${1:-$here/../dist}"
-out=$(cd "${1:-$here/../dist}" && pwd)
+mkdir -p "${1:-$here/../build}"
+out=$(cd "${1:-$here/../build}" && pwd)
 cc=${CC:-gcc}
 
 # glibc 2.34 moved these functions into libc.so.6, with new versions. The library is linked with

@@ -1,9 +1,9 @@
 /*
  * Two streams that share a pool, a pool of its own for what may sleep, and what the pool says of itself.
  *
- *     capi/build.sh dist
- *     gcc -std=c99 -Idist examples/c/main.c -Ldist -lcupool -Wl,-rpath,$PWD/dist -o example
- *     ./example
+ *     capi/build.sh
+ *     gcc -std=c99 -Ibuild examples/c/main.c -Lbuild -lcupool -Wl,-rpath,$PWD/build -o build/example
+ *     build/example build/snapshot.pickle
  *
  * A program with kernels makes its streams with CUDA and gives them to cupool as they are.
  */
@@ -18,7 +18,7 @@ static void check(cupool_status status) {
   exit(1);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
   void *stream = NULL; /* the default stream; or a cudaStream_t */
   cupool_config config;
   cupool_init(&config, sizeof config);
@@ -47,7 +47,7 @@ int main(void) {
   printf("%lld allocations, %lld of them without the driver; reserved %lld MiB, at most %lld MiB\n",
          (long long)stats.allocation.all.allocated, (long long)stats.hits, (long long)stats.reserved_bytes.all.current >> 20,
          (long long)stats.reserved_bytes.all.peak >> 20);
-  check(cupool_write(0, CUPOOL_FILE_TORCH, "snapshot.pickle")); /* for pytorch.org/memory_viz */
+  if (argc > 1) check(cupool_write(0, CUPOOL_FILE_TORCH, argv[1])); /* for pytorch.org/memory_viz */
   check(cupool_free(w));
   return 0;
 }
