@@ -24,9 +24,9 @@ snapshot is what snapshot.WriteTorch wrote or a Snapshot as JSON, or PyTorch's
 (torch.cuda.memory._dump_snapshot), with gzip or without.
 
 Places are known where the program recorded a history (StartHistory). Where that has
-samples only, what a place holds is estimated from them. The line that is shown is
-the first one outside of libraries; -json has all of the stack. Sizes are of
-blocks, as they were rounded.`
+samples only, what a place holds is estimated from them. A place is the first
+line outside of libraries; -json has whole stacks. Sizes are of blocks, as they were
+rounded.`
 
 func diffCommand() *cobra.Command {
 	c := newCommand("diff BEFORE AFTER", "say what grew between two memory snapshots", diffText, 2, 2, "it takes two snapshots, BEFORE and AFTER")
@@ -74,6 +74,8 @@ type diff struct {
 	Stacks   []change        `json:"stacks"`
 	Sizes    []change        `json:"sizes"`
 	Segments []segmentChange `json:"segments"` // that came, grew, shrank or went
+
+	places []change // Stacks, summed up by place
 }
 
 // totals are the sums of a snapshot.
@@ -99,6 +101,11 @@ type change struct {
 type amount struct {
 	Blocks float64 `json:"blocks"`
 	Bytes  float64 `json:"bytes"`
+}
+
+func (a *amount) add(b amount) {
+	a.Blocks += b.Blocks
+	a.Bytes += b.Bytes
 }
 
 func (c *change) bytes() float64  { return c.After.Bytes - c.Before.Bytes }
@@ -141,7 +148,7 @@ func compare(before, after []snapshot.Snapshot) *diff {
 	d := &diff{}
 	d.Before = c.add(before, func(x *change) *amount { return &x.Before }, func(x *segmentChange) *int64 { return &x.Before })
 	d.After = c.add(after, func(x *change) *amount { return &x.After }, func(x *segmentChange) *int64 { return &x.After })
-	d.Labels, d.Stacks, d.Sizes = changed(c.labels), changed(c.stacks), changed(c.sizes)
+	d.Labels, d.Stacks, d.Sizes, d.places = changed(c.labels), changed(c.stacks), changed(c.sizes), changed(places(c.stacks))
 	d.Segments = []segmentChange{}
 	for _, s := range c.segments {
 		if s.Before != s.After {
@@ -227,6 +234,21 @@ func (c *comparison) addBlock(b *snapshot.Block, sampled bool, side func(*change
 		weight = b.Weight
 	}
 	add(c.stacks, c.text(b.Stack), change{Stack: b.Stack}, weight)
+}
+
+// places sums stacks up by what they are about.
+func places(stacks map[string]*change) map[string]*change {
+	sums := map[string]*change{}
+	for _, key := range slices.Sorted(maps.Keys(stacks)) { // estimates always add up alike
+		s := stacks[key]
+		at := place(s.Stack)
+		if sums[at] == nil {
+			sums[at] = &change{Stack: s.Stack}
+		}
+		sums[at].Before.add(s.Before)
+		sums[at].After.add(s.After)
+	}
+	return sums
 }
 
 // changed returns what changed, by growth.

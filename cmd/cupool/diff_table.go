@@ -27,7 +27,7 @@ func (d *diff) print(w io.Writer, before, after string, top int) error {
 	return errors.Join(
 		d.printTotals(w, before, after),
 		printChanges(w, "label", d.Labels, top, func(c *change) string { return cmp.Or(c.Label, "(no label)") }),
-		printChanges(w, "allocated at", d.Stacks, top, func(c *change) string { return place(c.Stack) }),
+		printChanges(w, "allocated at", d.places, top, func(c *change) string { return place(c.Stack) }),
 		printChanges(w, "size", d.Sizes, top, func(c *change) string { return bytesize.Format(c.Size) }),
 		printSegments(w, d.Segments, top),
 	)

@@ -124,6 +124,24 @@ func TestDiffSamples(t *testing.T) {
 	require.EqualValues(t, 3*512, d.After.Live)
 }
 
+// Stacks that meet in one line of the program are one row, with all that it holds.
+func TestDiffPlaces(t *testing.T) {
+	block := func(caller string) snapshot.Block {
+		return snapshot.Block{State: snapshot.Live, Size: 1 << 20, Stack: snapshot.Stack{
+			{Function: "main.load", File: "load.go", Line: 3}, {Function: caller, File: "main.go", Line: 7},
+		}}
+	}
+	list := func(b ...snapshot.Block) []snapshot.Snapshot {
+		return []snapshot.Snapshot{{Segments: []snapshot.Segment{{Blocks: b}}}}
+	}
+	a, b, c := block("main.a"), block("main.b"), block("main.c")
+	d := compare(list(a, b), list(b, c, c))
+	require.Len(t, d.Stacks, 2)
+	var out strings.Builder
+	require.NoError(t, d.print(&out, "before", "after", 10))
+	require.Regexp(t, `by allocated at +bytes +change +blocks +change *\n *load.go:3 main.load +3 MiB +\+1 MiB +3 +\+1 *\n\n`, out.String())
+}
+
 // A stack is about the first line that is not a library's.
 func TestPlace(t *testing.T) {
 	frame := func(function, file string) snapshot.Frame {
