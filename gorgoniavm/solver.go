@@ -15,8 +15,9 @@ import (
 // Solver moves a model's weights against their gradients, in place. The moments
 // that it remembers live in the pool from the first Step to Close, and no
 // further Step allocates memory there. It implements gorgonia.Solver, with the
-// numbers of Gorgonia's own solvers. Each of those takes several tensors a step
-// from the pool and loses them.
+// numbers of Gorgonia's own solvers up to rounding. Each of those takes several
+// tensors a step from the pool and loses them; a StockSolver runs them without that,
+// and has their numbers to the bit on the CPU.
 //
 // Weights and gradients are of float32 or float64, scalars or tensors without
 // gaps, one of a kind for each. Tensors may be anywhere that the CPU can
