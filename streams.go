@@ -149,7 +149,8 @@ type StreamOwner interface {
 }
 
 // Launcher is the optional part of a Driver whose streams can run Go
-// functions, in order with their other work (the host device).
+// functions, in order with their other work (the host device). Without a function it
+// fails with ErrInvalidHandle.
 type Launcher interface {
 	Launch(s StreamHandle, f func()) error
 }
@@ -181,9 +182,10 @@ func (s *Stream) Closed() bool {
 func (s *Stream) Captured() bool { return s.made("look at") == nil && s.clock.Captured() }
 
 // Launch submits a Go function to the stream, on devices that run them;
-// else it fails with ErrNotSupported. f must not wait for work of streams, its own above
-// all: Sync, Close, Trim and what else may wait fail with ErrNotPermitted in it. An
-// allocation for which there is no memory may hang.
+// else it fails with ErrNotSupported. Without a function it fails with ErrInvalidHandle.
+// f must not wait for work of streams, its own above all: Sync, Close, Trim and what
+// else may wait fail with ErrNotPermitted in it. An allocation for which there is no
+// memory may hang.
 func (s *Stream) Launch(f func()) error {
 	if err := s.made("launch"); err != nil {
 		return err

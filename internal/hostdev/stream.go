@@ -110,14 +110,14 @@ func (d *Device) SyncStream(h device.Stream) error {
 // Launch submits a Go function to the stream, as a kernel is launched, and
 // returns before it has run. A panic in f, runtime.Goexit and an access to
 // memory that is not there make the device lost. f must not call the device.
-// It returns ErrInvalidHandle for an unknown stream.
+// It returns ErrInvalidHandle for an unknown stream and for no function.
 func (d *Device) Launch(h device.Stream, f func()) error {
 	s, err := d.stream("Launch", h)
 	if err != nil {
 		return err
 	}
 	if f == nil {
-		return fmt.Errorf("hostdev: Launch: nil function")
+		return fmt.Errorf("hostdev: Launch: %w: no function", device.ErrInvalidHandle)
 	}
 	_, err = s.submit("Launch", job{kind: jobFunc, fn: f})
 	return err

@@ -80,12 +80,12 @@ func (d *Device) SyncStream(h device.Stream) error {
 
 // Launch runs f: at once on the caller's goroutine, or in manual mode when
 // the stream gets there, with the device locked. A panic in f makes the
-// device lost. It returns ErrInvalidHandle for an unknown stream.
+// device lost. It returns ErrInvalidHandle for an unknown stream and for no function.
 func (d *Device) Launch(h device.Stream, f func()) error {
 	d.mu.Lock()
 	s, err := d.beginOnLocked(Launch, h)
 	if err == nil && f == nil {
-		err = wrap(Launch, fmt.Errorf("nil function"))
+		err = wrap(Launch, fmt.Errorf("%w: no function", device.ErrInvalidHandle))
 	}
 	if err == nil && d.cfg.ManualEvents {
 		d.queueLocked(s, op{fn: f})

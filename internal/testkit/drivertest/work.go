@@ -57,7 +57,7 @@ func testStreamHandles(f *fixture) {
 	require.ErrorIs(t, f.DestroyStream(s), cupool.ErrInvalidHandle, "again")
 	require.ErrorIs(t, f.DestroyStream(0), cupool.ErrInvalidHandle, "the default stream")
 	if l, ok := f.Driver.(cupool.Launcher); ok {
-		require.Error(t, l.Launch(0, nil), "no function")
+		require.ErrorIs(t, l.Launch(0, nil), cupool.ErrInvalidHandle, "no function")
 		require.Error(t, l.Launch(s, func() {}))
 	}
 	if f.o.Adopts {
