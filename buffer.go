@@ -16,9 +16,9 @@ import (
 //
 // A Buffer works on one stream, by default the one that it was allocated
 // for; On gives the same memory on another. Its methods are safe from
-// several goroutines as far as their order does not matter. Every method
-// but Len, Bytes and Ptr fails with ErrUseAfterFree when the memory was
-// freed, through this Buffer, a view of it or its block.
+// several goroutines as far as their order does not matter. When the memory was
+// freed, through this Buffer or its block, Free fails with ErrDoubleFree, and every
+// other method that returns an error with ErrUseAfterFree.
 //
 // CopyFrom, CopyTo and ToHost copy between a Buffer and Go's memory, CopyBuffer
 // between two Buffers. They check the lengths, and that the memory was not freed,

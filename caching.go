@@ -38,7 +38,9 @@ type Pool struct {
 var pools atomic.Uint32
 
 // New returns an allocator over cfg.Driver. It fails with a *ConfigError, as
-// ConfigFromEnv does, or with what the device says when a Fraction needs its size.
+// ConfigFromEnv does, with ErrNotSupported where BackingVMM or Sanitize.Guard need
+// virtual memory that the device has not, with ErrOutOfMemory where InitialSize does
+// not fit, or with what the device says when it is asked for its size.
 func New(cfg Config) (*Pool, error) {
 	cfg, err := cfg.fromEnviron()
 	if err != nil {
