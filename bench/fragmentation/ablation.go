@@ -35,6 +35,10 @@ type ablation struct {
 
 // runAblation prints a row for each change whose rule matches.
 func runAblation(match *regexp.Regexp, out io.Writer) error {
+	matching := slices.DeleteFunc(changes(), func(c change) bool { return !match.MatchString(c.rule) })
+	if len(matching) == 0 {
+		return fmt.Errorf("no rule has a name that matches %q", match)
+	}
 	dir, err := os.MkdirTemp("", "fragmentation")
 	if err != nil {
 		return err
@@ -58,10 +62,7 @@ func runAblation(match *regexp.Regexp, out io.Writer) error {
 		}
 	}
 	fmt.Fprint(out, "| rule | becomes | backing | memory, % | driver, % | of one kind: memory | driver |\n|---|---|---|---|---|---|---|\n")
-	for _, c := range changes() {
-		if !match.MatchString(c.rule) {
-			continue
-		}
+	for _, c := range matching {
 		for backing, was := range before {
 			if c.backing != "" && c.backing != backing {
 				continue

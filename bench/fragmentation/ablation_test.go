@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -18,6 +19,13 @@ func TestChangesApply(t *testing.T) {
 	}
 	_, err := writeOverlay(dir, []edit{{"go.mod", "not there", ""}})
 	require.ErrorContains(t, err, `go.mod has 0 times "not there"`)
+}
+
+// TestNoRule: what matches no rule is a mistake, and no empty table.
+func TestNoRule(t *testing.T) {
+	var out bytes.Buffer
+	require.ErrorContains(t, runAblation(regexp.MustCompile("nonsense"), &out), `matches "nonsense"`)
+	require.Empty(t, out.String())
 }
 
 // TestPrograms: a seed makes the same program each time, and frees what is live.
