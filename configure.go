@@ -34,9 +34,13 @@ func (c *Pool) Configure(conf string) error {
 	if !slices.Contains(pools, c) { // also where a Close was under way
 		return fmt.Errorf("cupool: configure: %w", ErrClosed)
 	}
+	cfg, err := c.changed(conf)
+	if err != nil {
+		return err
+	}
 	var changes []func()
 	for _, p := range pools {
-		change, err := p.change(conf)
+		change, err := p.change(cfg)
 		if err != nil {
 			return err
 		}
@@ -48,26 +52,39 @@ func (c *Pool) Configure(conf string) error {
 	return nil
 }
 
-// change returns what changes a pool's settings as Configure says.
-func (c *Pool) change(conf string) (func(), error) {
-	isRoot, splits := c == c.dev.root, c.memory == nil
-	table := settings
+// changed returns the allocator's Config as Configure changes it.
+func (c *Pool) changed(conf string) (Config, error) {
+	table, splits := settings, c.memory == nil
 	table.Complete = func(cfg Config) (Config, error) {
 		if cfg.MaxSplit == 0 {
 			cfg.MaxNonSplitRounding = 0
 		}
-		return cfg.withDefaults()
+		rounding := cfg.SegmentRounding
+		if c.guards != nil { // which round as no program's Config may
+			cfg.SegmentRounding = max(defaultSegmentRounding, cfg.MinBlock)
+		}
+		cfg, err := cfg.withDefaults()
+		cfg.SegmentRounding = rounding
+		return cfg, err
 	}
-	before := c.Config()
-	cfg, err := table.Change(before, conf, map[string]bool{
-		"Limit": isRoot, "Fraction": isRoot, "Divisions": true, "GarbageCollectionThreshold": true,
+	cfg, err := table.Change(c.Config(), conf, map[string]bool{
+		"Limit": true, "Fraction": true, "Divisions": true, "GarbageCollectionThreshold": true,
 		"MaxSplit": splits, "MaxNonSplitRounding": splits,
 	})
-	if err != nil {
-		return nil, err
-	}
-	if isRoot {
-		cfg.Limit, cfg.Fraction = within(cfg.Limit, c.cfg.Limit), within(cfg.Fraction, c.cfg.Fraction)
+	cfg.Limit, cfg.Fraction = within(cfg.Limit, c.cfg.Limit), within(cfg.Fraction, c.cfg.Fraction)
+	return cfg, err
+}
+
+// change returns what changes a pool's settings to those of the allocator's that all pools share.
+func (c *Pool) change(to Config) (func(), error) {
+	isRoot, before := c == c.dev.root, c.Config()
+	cfg := to
+	if !isRoot {
+		cfg = before
+		cfg.Divisions, cfg.classes, cfg.classed, cfg.GarbageCollectionThreshold = to.Divisions, to.classes, to.classed, to.GarbageCollectionThreshold
+		if c.memory == nil {
+			cfg.MaxSplit, cfg.MaxNonSplitRounding = to.MaxSplit, to.MaxNonSplitRounding
+		}
 	}
 	limit, err := limitOf(c.driver, cfg.Limit, cfg.Fraction)
 	limits := cfg.Limit != before.Limit || cfg.Fraction != before.Fraction

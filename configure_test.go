@@ -169,3 +169,32 @@ func TestSetFlagsBesideOOM(t *testing.T) {
 		require.NoError(t, c.Close())
 	}
 }
+
+// TestConfigureNamesOthers: settings that cannot change may be named as they are, whatever private pools
+// and guards have in their place.
+func TestConfigureNamesOthers(t *testing.T) {
+	for name, x := range map[string]struct {
+		cfg  cupool.Config
+		pool cupool.PoolConfig
+		conf string
+	}{
+		"soft limit":      {cupool.Config{SoftLimit: 1 << 30}, cupool.PoolConfig{}, "soft_limit:1G,divisions:4"},
+		"initial size":    {cupool.Config{InitialSize: 1 << 20}, cupool.PoolConfig{}, "initial_size:1M,divisions:4"},
+		"virtual memory":  {cupool.Config{Backing: cupool.BackingVMM}, cupool.PoolConfig{NoSplit: true}, "expandable_segments:True,divisions:4"},
+		"guards":          {cupool.Config{MinBlock: 256, Sanitize: cupool.Sanitizers{Guard: true}}, cupool.PoolConfig{}, "divisions:4"},
+		"guards, coarser": {cupool.Config{MinBlock: 1024, Sanitize: cupool.Sanitizers{Guard: true}}, cupool.PoolConfig{}, "divisions:4"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x.cfg.Driver = simdev.New(simdev.Config{})
+			c := pooltest.Open(t, x.cfg)
+			p := pooltest.NewPrivate(t, c, x.pool)
+			before := c.Config()
+			require.NoError(t, c.Configure(x.conf))
+			for _, of := range []*cupool.Pool{c, p} {
+				require.Equal(t, cupool.SameDivisions(4), of.Config().Divisions)
+			}
+			require.Equal(t, before.SegmentRounding, c.Config().SegmentRounding)
+			require.NoError(t, c.Close())
+		})
+	}
+}
