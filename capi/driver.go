@@ -12,19 +12,16 @@ import (
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/cuda"
 	"github.com/cupool/cupool/device"
-	"github.com/cupool/cupool/internal/cudadrv"
 )
 
 // driver is CUDA's driver as the pool of a C program needs it. Its calls leave captures alone
 // that a program has under way, on any thread: the thread's mode is relaxed meanwhile. No event
-// is recorded on a stream that is captured, and nobody waits for one. Streams that were destroyed count as done. It tells
-// of segments.
+// is recorded on a stream that is captured, and nobody waits for one. It tells of segments.
 type driver struct {
 	cuda.Driver
 	of *gpu
 
-	sizes   sync.Map // of segments, in bytes, by address
-	forgets sync.Map // handles of streams that are being forgotten
+	sizes sync.Map // of segments, in bytes, by address
 }
 
 // relaxed relaxes the thread's capture mode until the function that it returns is called.
@@ -137,11 +134,7 @@ func (d *driver) RecordEvent(e cupool.EventHandle, s cupool.StreamHandle) error 
 	if err := d.captured(s); err != nil {
 		return err
 	}
-	err := d.Driver.RecordEvent(e, s)
-	if d.gone(s, err) { // an event that is done as soon as another
-		return d.Driver.RecordEvent(e, 0)
-	}
-	return err
+	return d.Driver.RecordEvent(e, s)
 }
 
 func (d *driver) SyncStream(s cupool.StreamHandle) error {
@@ -149,26 +142,7 @@ func (d *driver) SyncStream(s cupool.StreamHandle) error {
 	if err := d.captured(s); err != nil {
 		return err
 	}
-	err := d.Driver.SyncStream(s)
-	if d.gone(s, err) {
-		return nil
-	}
-	return err
-}
-
-// gone reports whether a call failed as the program has destroyed the stream and said so to nobody. Then all work of the
-// device is done when it returns, and the stream is forgotten soon.
-func (d *driver) gone(s cupool.StreamHandle, err error) bool {
-	if s <= cuda.LegacyStream || !errors.Is(err, device.ErrInvalidHandle) || cudadrv.Synchronize(d.Context()) != cudadrv.Success {
-		return false
-	}
-	if _, under := d.forgets.LoadOrStore(s, true); !under {
-		go func() { // locks of the pool may be held here
-			defer d.forgets.Delete(s)
-			_ = d.of.forget(s)
-		}()
-	}
-	return true
+	return d.Driver.SyncStream(s)
 }
 
 func (d *driver) NewStream() (cupool.StreamHandle, error) {

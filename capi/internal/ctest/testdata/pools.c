@@ -729,21 +729,6 @@ static void forget_at_once(void) {
   for (int i = 0; i < 2; i++) pthread_join(t[i], NULL);
 }
 
-/* A stream that the program destroys without a word. */
-static void destroyed_stream(void) {
-  void *stream = new_stream(), *p;
-  OK(cupool_trim(0, CUPOOL_ALL, 0, NULL));
-  int64_t before = stats_of(CUPOOL_ALL).reserved_bytes.all.current;
-  OK(cupool_free(alloc(30 * MIB, stream)));
-  p = alloc(20 * MIB, NULL);
-  OK(cupool_record_stream(p, stream));
-  CHECK(CU(cuStreamDestroy_v2, (void *), stream) == 0);
-  OK(cupool_free(p));
-  OK(cupool_free(alloc(100 * MIB, NULL)));
-  OK(cupool_trim(0, CUPOOL_ALL, 0, NULL));
-  CHECK(stats_of(CUPOOL_ALL).reserved_bytes.all.current == before);
-}
-
 static atomic_int going, used;
 
 static void *forgets(void *stream) {
@@ -804,7 +789,6 @@ int main(void) {
   sharing();
   few_files();
   lent_to_large();
-  destroyed_stream();
   forget_at_once();
   forget_in_use();
   resets();
