@@ -3,6 +3,7 @@ package cupool_test
 import (
 	"errors"
 	"math/rand/v2"
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -419,10 +420,12 @@ func TestGraphForkFailures(t *testing.T) {
 	require.Panics(t, func() { _, _ = e.Capture(func() error { return e.Fork(func() error { panic("mine") }) }) })
 	if fakecuda.Loaded() {
 		defer fakecuda.Reset()
-		for call, times := range map[string]int{"cuStreamCreate": 1, "cuEventCreate": 1, "cuEventRecord": 4, "cuStreamWaitEvent": 4} {
-			for nth := 1; nth <= times; nth++ {
+		for call, times := range map[string][2]int{ // a capture begins without the event before it, too
+			"cuStreamCreate": {1, 1}, "cuEventCreate": {2, 2}, "cuEventRecord": {2, 5}, "cuStreamWaitEvent": {1, 4},
+		} {
+			for nth := times[0]; nth <= times[1]; nth++ {
 				fakecuda.Fail(call, nth, 1, 1)
-				requireCaptureFails(e, forked, call)
+				requireCaptureFails(e, forked, call+" "+strconv.Itoa(nth))
 				fakecuda.Reset()
 			}
 		}
