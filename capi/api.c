@@ -188,6 +188,8 @@ cupool_status cupool_labels(int device, void (*each)(void *user, const cupool_la
   IN_GO(cupoolGoLabels(t, device, &v));
 }
 
+cupool_status cupool_forget_labels(int device) { IN_GO(cupoolGoForgetLabels(t, device)); }
+
 cupool_status cupool_history_start(int device, size_t events, size_t sample_bytes) {
   IN_GO(cupoolGoHistoryStart(t, device, events, sample_bytes));
 }

@@ -16,12 +16,14 @@
  * a cupool_pool_id that the caller chooses; CUPOOL_MAIN names the device's own pool.
  *
  * STREAMS. A stream is a CUstream or cudaStream_t of the device's primary context; a
- * null pointer is the default stream. Memory that was allocated on a stream and freed
+ * null pointer is the default stream; cudaStreamPerThread is refused. Memory that was allocated on a stream and freed
  * serves the same stream at once, in the order of its work. Streams that use it
  * beside that are recorded (cupool_record_stream).
  *
  * THREADS. All functions are safe from any threads at once, unless they say otherwise.
- * They never raise signals, throw or end the process.
+ * They never raise signals or throw, and end the process only where its own memory is
+ * out. They leave a thread's current context as it is. A thread must not be cancelled in
+ * one, and functions of the program that they call must not throw.
  *
  * UNITS. Sizes are in bytes, times in nanoseconds since 1970 (UTC).
  *
@@ -218,9 +220,9 @@ CUPOOL_API cupool_status cupool_free(void *p) CUPOOL_NOEXCEPT;
  * nothing. Fails with CUPOOL_ERROR_FOREIGN_POINTER, CUPOOL_ERROR_DOUBLE_FREE, CUPOOL_ERROR_FOREIGN_STREAM. */
 CUPOOL_API cupool_status cupool_record_stream(void *p, void *stream) CUPOOL_NOEXCEPT;
 
-/* Says that a stream was destroyed, or is about to be: waits for its work, and its free memory goes to the others.
- * A handle that comes again is another stream. Streams that nobody forgets stay, with their memory. Fails with
- * CUPOOL_ERROR_TIMEOUT. */
+/* Says that a stream is about to be destroyed: waits for its work, and its free memory goes to the others. A handle
+ * that comes again is another stream. Call it before cudaStreamDestroy, for every stream that the pool was given: the
+ * pool goes on to use the handles of others, which the driver does not survive. Fails with CUPOOL_ERROR_TIMEOUT. */
 CUPOOL_API cupool_status cupool_forget_stream(int device, void *stream) CUPOOL_NOEXCEPT;
 
 /* Waits for all work of the streams that the pools of the device know, and takes back what waited for it. Fails
@@ -278,10 +280,10 @@ typedef struct cupool_pool_config {
   const char *name; /* for people, or null. Pools that are found by a name are those of cupool_pool_named */
   unsigned flags;   /* CUPOOL_POOL_... */
   size_t limit;     /* the most that the pool may reserve; 0: no limit of its own */
-  /* Where the pool's segments come from, both or neither. alloc returns null for out of memory. device and stream
-   * are those of the request that needs the segment. They are called with locks held, by any thread. Of cupool they
-   * may call cupool_free, which then frees soon after they return; else it fails with CUPOOL_ERROR_BUSY. Implies
-   * CUPOOL_POOL_SEGMENTS. */
+  /* Where the pool's segments come from, both or neither. alloc returns a multiple of 512, or null for out of memory.
+   * device and stream are those of the request that needs the segment. They are called with locks held, by any
+   * thread. Of cupool they may call cupool_free, which then frees soon after they return; else it fails with
+   * CUPOOL_ERROR_BUSY. Implies CUPOOL_POOL_SEGMENTS. */
   void *(*alloc)(void *user, size_t size, int device, void *stream);
   void (*free)(void *user, void *p, size_t size, int device, void *stream);
   void *user;
@@ -427,7 +429,8 @@ CUPOOL_API cupool_status cupool_last_oom(int device, cupool_oom *oom) CUPOOL_NOE
 
 /* From now until cupool_label_pop what the calling thread allocates stands under a label, in statistics of labels,
  * snapshots, histories and reports of an out of memory. Labels nest; the innermost counts. Such allocations take
- * a lock. At most 32 at once: CUPOOL_ERROR_BUSY. cupool_label_pop without one is CUPOOL_ERROR_INVALID. */
+ * a lock. At most 32 at once: CUPOOL_ERROR_BUSY. cupool_label_pop without one is CUPOOL_ERROR_INVALID. A label stays
+ * in statistics, which take longer for each, until cupool_forget_labels. */
 CUPOOL_API cupool_status cupool_label_push(const char *label) CUPOOL_NOEXCEPT;
 CUPOOL_API cupool_status cupool_label_pop(void) CUPOOL_NOEXCEPT;
 
@@ -438,6 +441,9 @@ typedef struct cupool_label_stats {
 } cupool_label_stats;
 CUPOOL_API cupool_status cupool_labels(int device, void (*each)(void *user, const cupool_label_stats *label),
                                        void *user) CUPOOL_NOEXCEPT;
+
+/* Drops the statistics of the labels under which no block of the device stands. One that is used again begins anew. */
+CUPOOL_API cupool_status cupool_forget_labels(int device) CUPOOL_NOEXCEPT;
 
 /* Begins to record what the device's pools do, anew where they do so already. events is how many are kept, 0 for
  * 65,536. A sample of the allocations is taken every sample_bytes of them, 0 for 512 KiB; with 1 each allocation

@@ -38,6 +38,7 @@ var codes = []struct {
 	err  error
 	code C.cupool_status
 }{
+	{cupool.ErrDeviceLost, C.CUPOOL_ERROR_DEVICE_LOST},
 	{cupool.ErrOutOfMemory, C.CUPOOL_ERROR_OUT_OF_MEMORY},
 	{cupool.ErrInvalidConfig, C.CUPOOL_ERROR_CONFIG},
 	{cupool.ErrInteriorPointer, C.CUPOOL_ERROR_INTERIOR_POINTER},
@@ -46,7 +47,6 @@ var codes = []struct {
 	{cupool.ErrForeignPointer, C.CUPOOL_ERROR_FOREIGN_POINTER},
 	{cupool.ErrForeignStream, C.CUPOOL_ERROR_FOREIGN_STREAM},
 	{cupool.ErrAsleep, C.CUPOOL_ERROR_ASLEEP},
-	{cupool.ErrDeviceLost, C.CUPOOL_ERROR_DEVICE_LOST},
 	{cupool.ErrClosed, C.CUPOOL_ERROR_CLOSED},
 	{context.DeadlineExceeded, C.CUPOOL_ERROR_TIMEOUT},
 	{cupool.ErrNotSupported, C.CUPOOL_ERROR_NOT_SUPPORTED},

@@ -29,6 +29,7 @@ typedef struct thread {
   int called;       /* functions of the program that it runs with locks of a pool held */
   int relaxed;      /* the thread's capture mode was exchanged meanwhile */
   int mode;         /* and is put back to this */
+  int bare;         /* the thread had no CUDA context before, and gets none */
   int labels;
   char *label[MAX_LABELS];
   uintptr_t stream; /* that memory is allocated for at this moment */

@@ -39,6 +39,9 @@ func cupoolGoAlloc(t *C.thread, hints C.unsigned, ordinal C.int, id C.cupool_poo
 		}
 		return err
 	})
+	if private && errors.Is(err, cupool.ErrClosed) && g.root.Err() == nil {
+		err = g.missing(idOf(id)) // it was released meanwhile
+	}
 	if err != nil {
 		return done(t, err)
 	}

@@ -76,6 +76,11 @@ func cupoolGoSleep(t *C.thread, ordinal C.int, id C.cupool_pool_id, contents C.i
 	default:
 		return done(t, faultf(C.CUPOOL_ERROR_INVALID, "contents are kept (1) or dropped (0), not %d", int(contents)))
 	}
+	if p, _ := g.find(idOf(id)); p != nil { // one from which nothing was allocated yet sleeps, too
+		if _, err := g.private(p.id); err != nil {
+			return done(t, err)
+		}
+	}
 	list, err := g.chosen(idOf(id))
 	if err != nil {
 		return done(t, err)
@@ -85,7 +90,7 @@ func cupoolGoSleep(t *C.thread, ordinal C.int, id C.cupool_pool_id, contents C.i
 			continue
 		}
 		e := m.unlessGone(m.made.Sleep(keep))
-		if idOf(id) == everyPool && (errors.Is(e, cupool.ErrAsleep) || m.of != nil && errors.Is(e, cupool.ErrNotSupported)) {
+		if idOf(id) == everyPool && !errors.Is(e, errCaptured) && (errors.Is(e, cupool.ErrAsleep) || m.of != nil && errors.Is(e, cupool.ErrNotSupported)) {
 			continue
 		}
 		err = errors.Join(err, e)
@@ -102,7 +107,14 @@ func cupoolGoWake(t *C.thread, ordinal C.int, id C.cupool_pool_id) (st C.cupool_
 	}
 	list, err := g.chosen(idOf(id))
 	for _, m := range list {
-		err = errors.Join(err, m.unlessGone(m.made.Wake()))
+		e := m.made.Wake()
+		if errors.Is(e, cupool.ErrOutOfMemory) { // what other pools cache is in the way
+			_, released := g.access.Reclaim(math.MaxInt64)
+			if e = m.made.Wake(); e != nil {
+				e = errors.Join(e, released)
+			}
+		}
+		err = errors.Join(err, m.unlessGone(e))
 	}
 	return done(t, err)
 }

@@ -263,6 +263,20 @@ func cupoolGoLastOOM(t *C.thread, ordinal C.int, to *C.cupool_oom) (st C.cupool_
 	return C.CUPOOL_OK
 }
 
+//export cupoolGoForgetLabels
+func cupoolGoForgetLabels(t *C.thread, ordinal C.int) (st C.cupool_status) {
+	defer caught(t, &st)
+	g, err := of(ordinal)
+	if err != nil {
+		return done(t, err)
+	}
+	for _, m := range g.members() {
+		m.made.ForgetLabels()
+	}
+	g.labeled.Clear() // they are made again when they are used
+	return C.CUPOOL_OK
+}
+
 //export cupoolGoLabels
 func cupoolGoLabels(t *C.thread, ordinal C.int, visit *C.label_visit) (st C.cupool_status) {
 	defer caught(t, &st)

@@ -101,15 +101,22 @@ cupool_status cupool_refused(void) {
   return self != NULL && self->called > 0 ? CUPOOL_ERROR_BUSY : CUPOOL_ERROR_INTERNAL;
 }
 
-/* The mode of captures of a thread, of the driver. */
+/* The mode of captures of a thread, and its context, of the driver. */
 typedef int (*exchange_mode)(int *mode);
+typedef int (*get_context)(void **context);
+typedef int (*set_context)(void *context);
 static _Atomic(exchange_mode) exchange;
+static _Atomic(get_context) context_of;
+static _Atomic(set_context) set_context_of;
 
 enum { CAPTURE_MODE_RELAXED = 2 };
 
 void cupool_find_exchange(const char *library) {
   void *driver = dlopen(library, RTLD_NOW | RTLD_LOCAL);
-  if (driver != NULL) exchange = (exchange_mode)dlsym(driver, "cuThreadExchangeStreamCaptureMode");
+  if (driver == NULL) return;
+  exchange = (exchange_mode)dlsym(driver, "cuThreadExchangeStreamCaptureMode");
+  set_context_of = (set_context)dlsym(driver, "cuCtxSetCurrent");
+  context_of = (get_context)dlsym(driver, "cuCtxGetCurrent");
 }
 
 static void swap_mode(int *mode) {
@@ -117,12 +124,20 @@ static void swap_mode(int *mode) {
   if (f != NULL) f(mode);
 }
 
+/* Whether the thread has no context. Go leaves a device's to one that had none, and the CUDA runtime would take that
+ * device for the thread's. */
+static int is_bare(void) {
+  get_context f = context_of;
+  void *context = NULL;
+  return f != NULL && f(&context) == 0 && context == NULL;
+}
+
 /* Has the thread's next calls of the driver leave captures alone, until its call of the library
  * ends. A thread of Go's own that is in none gets 1, and restores by itself. */
 int cupool_relax(void) {
   thread *t = cupool_thread();
   if (t == NULL || t->relaxed) return 0;
-  t->relaxed = 1, t->mode = CAPTURE_MODE_RELAXED;
+  t->relaxed = 1, t->mode = CAPTURE_MODE_RELAXED, t->bare = is_bare();
   swap_mode(&t->mode);
   return t->inside == 0;
 }
@@ -132,6 +147,8 @@ void cupool_restore(void) {
   if (t == NULL || !t->relaxed) return;
   t->relaxed = 0;
   swap_mode(&t->mode);
+  set_context f = set_context_of;
+  if (t->bare && f != NULL) f(NULL);
 }
 
 cupool_status cupool_leave(thread *t, cupool_status status) {

@@ -453,7 +453,7 @@ func (h *Heap) dropAsleep() error {
 // stays reports whether a stitched range is kept with its addresses: one of memory that
 // stays, as long as no other heap took of it.
 func (h *Heap) stays(st *stitch) bool {
-	return h.space.Stays != nil && h.space.Stays.Load() && !slices.ContainsFunc(st.chunks, (*chunk).away)
+	return len(st.chunks) > 0 && h.space.Stays != nil && h.space.Stays.Load() && !slices.ContainsFunc(st.chunks, (*chunk).away)
 }
 
 // unmapStitch unmaps a range. What another heap took of it is not mapped again.

@@ -311,9 +311,9 @@ func (h *Heap) closeRange(r *addressRange) (slept int64, err error) {
 		}
 	}
 	h.space.forget(r.seg.Base, r.seg.Size) // another range may have the addresses next
-	errs = append(errs, m.Unreserve(device.Ptr(r.seg.Base), r.limit))
 	h.dropBlocks(r.seg)
 	h.space.Index.remove(r.seg)
+	errs = append(errs, m.Unreserve(device.Ptr(r.seg.Base), r.limit))
 	h.dropSegment(r.seg.Index)
 	return slept, errors.Join(errs...)
 }

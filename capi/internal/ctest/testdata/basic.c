@@ -2,6 +2,7 @@
 #include "test.h"
 
 #include <math.h>
+#include <pthread.h>
 
 static int grown, asked, mapped, unmapped, labels;
 static void *spare, *told;
@@ -58,6 +59,18 @@ static int has(const char *path, const char *text) {
   size_t n = fread(content, 1, sizeof content, f);
   fclose(f);
   return memmem(content, n, text, strlen(text)) != NULL;
+}
+
+/* A thread without a context has none after calls that used the driver. */
+static void *without_context(void *unused) {
+  (void)unused;
+  void *p, *context;
+  CHECK(CU(cuCtxGetCurrent, (void **), &context) == 0 && context == NULL);
+  OK(cupool_alloc(1, 30 * MIB, NULL, &p));
+  OK(cupool_free(p));
+  OK(cupool_trim(1, CUPOOL_ALL, 0, NULL));
+  CHECK(CU(cuCtxGetCurrent, (void **), &context) == 0 && context == NULL);
+  return NULL;
 }
 
 int main(int argc, char **argv) {
@@ -185,6 +198,19 @@ int main(int argc, char **argv) {
   FAILS(CUPOOL_ERROR_INVALID, cupool_label_pop());
   OK(cupool_labels(0, each_label, &labels));
   CHECK(labels == 1);
+  OK(cupool_forget_labels(0));
+  OK(cupool_labels(0, each_label, &labels));
+  CHECK(labels == 2); /* a block stands under it */
+  OK(cupool_free(p));
+  OK(cupool_forget_labels(0));
+  OK(cupool_labels(0, each_label, &labels));
+  CHECK(labels == 2);
+  OK(cupool_label_push("weights"));
+  OK(cupool_alloc(0, 1000, NULL, &p));
+  OK(cupool_label_pop());
+
+  pthread_t other;
+  CHECK(pthread_create(&other, NULL, without_context, NULL) == 0 && pthread_join(other, NULL) == 0);
 
   /* Histories and files. */
   CHECK(!cupool_history_enabled(0));

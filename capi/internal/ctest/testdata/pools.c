@@ -729,6 +729,53 @@ static void forget_at_once(void) {
   for (int i = 0; i < 2; i++) pthread_join(t[i], NULL);
 }
 
+static void *passing_fast(void *of) {
+  cupool_pool_id id = {40, (uint64_t)(uintptr_t)of};
+  for (int i = 0; i < 2000; i++) {
+    void *p;
+    cupool_block_info b;
+    cupool_init(&b, sizeof b);
+    OK(cupool_pool_create(0, id, NULL));
+    OK(cupool_alloc_in(0, id, 3 * MIB, NULL, &p));
+    OK(cupool_block(p, &b));
+    OK(cupool_free(p));
+    OK(cupool_pool_release(0, id));
+  }
+  return NULL;
+}
+
+/* A block is found whatever pools go meanwhile, whose addresses its own pool may have. */
+static void pools_at_once(void) {
+  enum { THREADS = 4 };
+  pthread_t t[THREADS];
+  for (uintptr_t i = 0; i < THREADS; i++) pthread_create(&t[i], NULL, passing_fast, (void *)i);
+  for (int i = 0; i < THREADS; i++) pthread_join(t[i], NULL);
+  OK(cupool_trim(0, CUPOOL_ALL, 0, NULL));
+}
+
+/* A pool of which nothing was allocated yet sleeps, too; and one wakes whose stitched range lost its memory to another
+ * stream before it was isolated. */
+static void sleepers(void) {
+  cupool_pool_id id = {0, 41};
+  void *p[20], *q, *a = new_stream(), *b = new_stream();
+  OK(cupool_pool_create(0, id, NULL));
+  OK(cupool_sleep(0, id, CUPOOL_DROP));
+  FAILS(CUPOOL_ERROR_ASLEEP, cupool_alloc_in(0, id, 1000, NULL, &q));
+  OK(cupool_wake(0, id));
+  for (int i = 0; i < 20; i++) OK(cupool_alloc_in(0, id, 4 * MIB, a, &p[i]));
+  for (int i = 0; i < 20; i += 2) OK(cupool_free(p[i]));
+  OK(cupool_alloc_in(0, id, 12 * MIB, a, &q));
+  OK(cupool_free(q));
+  for (int i = 1; i < 20; i += 2) OK(cupool_free(p[i]));
+  OK(cupool_alloc_in(0, id, 70 * MIB, b, &q));
+  OK(cupool_pool_set_flags(0, id, CUPOOL_POOL_ISOLATED));
+  OK(cupool_sleep(0, id, CUPOOL_KEEP));
+  OK(cupool_wake(0, id));
+  OK(cupool_free(q));
+  OK(cupool_pool_release(0, id));
+  OK(cupool_trim(0, CUPOOL_ALL, 0, NULL));
+}
+
 static atomic_int going, used;
 
 static void *forgets(void *stream) {
@@ -780,6 +827,8 @@ int main(void) {
   peaks();
   flags();
   segments_at_once();
+  pools_at_once();
+  sleepers();
   memory_of_the_program();
   checkpoints(0);
   checkpoints(CUPOOL_POOL_SEGMENTS);
