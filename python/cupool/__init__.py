@@ -16,7 +16,7 @@ from ._library import CupoolError, OutOfMemoryError
 from . import _library
 
 __all__ = [
-    "CupoolError", "OutOfMemoryError", "history", "label", "reset_peaks", "serve", "serve_stop", "set_limit",
+    "CupoolError", "OutOfMemoryError", "forget_stream", "history", "label", "reset_peaks", "serve", "serve_stop", "set_limit",
     "settings", "stats", "trim", "version", "write",
 ]
 __version__ = "0.1.0"
@@ -58,6 +58,13 @@ def trim(device=0, keep=0):
     released = _ctypes.c_size_t()
     _library.call("trim", device, _library.ALL, keep, _ctypes.byref(released))
     return released.value
+
+
+def forget_stream(stream, device=0):
+    """Says that a stream is about to be destroyed: waits for its work, and its free memory goes to the others. Programs
+    that make streams of their own call it for those that the pool was given, as torch.cuda.ExternalStream. stream is
+    the handle as a number."""
+    _library.call("forget_stream", device, stream)
 
 
 def set_limit(limit, device=0):

@@ -61,6 +61,7 @@ _FUNCTIONS = {
     "alloc": (_int, _size, _pointer, ctypes.POINTER(_pointer)),
     "free": (_pointer,),
     "record_stream": (_pointer, _pointer),
+    "forget_stream": (_int, _pointer),
     "open": (_int, ctypes.POINTER(Config)),
     "settings": (_int, ctypes.c_char_p, _size, ctypes.POINTER(_size)),
     "memory_info": (_int, ctypes.POINTER(_size), ctypes.POINTER(_size), ctypes.POINTER(_size)),

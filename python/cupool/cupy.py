@@ -1,5 +1,7 @@
 """CuPy on cupool: cupool.cupy.install(). Blocks that CuPy frees serve PyTorch and Numba, and theirs serve CuPy."""
 
+import sys
+
 from . import _library
 
 __all__ = ["install", "uninstall"]
@@ -27,7 +29,23 @@ def install():
 
     allocator = cupy.cuda.PythonFunctionAllocator(alloc, free)
     cupy.cuda.set_allocator(allocator.malloc)
+    _forget_streams(cupy.cuda.Stream)
     _allocator = allocator
+
+
+def _forget_streams(kind):
+    """Has the pool forget each stream before CuPy destroys it, since it would go on to use the handle."""
+    destroy = getattr(kind, "__del__", None)
+    if destroy is None or getattr(destroy, "forgets", False):
+        return
+
+    def forget_and_destroy(stream, *args, **kwargs):
+        if stream.ptr > 2 and not sys.is_finalizing():  # below are the driver's own
+            _library.call("forget_stream", max(0, getattr(stream, "device_id", 0)), stream.ptr)
+        destroy(stream, *args, **kwargs)
+
+    forget_and_destroy.forgets = True
+    kind.__del__ = forget_and_destroy
 
 
 def uninstall():

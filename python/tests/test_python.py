@@ -41,6 +41,7 @@ cupool_status cupool_alloc(int d, size_t n, void *s, void **p) noexcept_ {
 }
 cupool_status cupool_free(void *p) noexcept_ { char b[64]; snprintf(b, sizeof b, "free %zu", (size_t)p / 512); say(b); return CUPOOL_OK; }
 cupool_status cupool_record_stream(void *p, void *s) noexcept_ { (void)p; (void)s; return CUPOOL_OK; }
+cupool_status cupool_forget_stream(int d, void *s) noexcept_ { char b[64]; snprintf(b, sizeof b, "forget %d %zu", d, (size_t)s); say(b); return CUPOOL_OK; }
 cupool_status cupool_open(int d, const cupool_config *c) noexcept_ { (void)d; (void)c; return CUPOOL_OK; }
 cupool_status cupool_settings(int d, char *t, size_t n, size_t *l) noexcept_ {
   (void)d; *l = 9; if (n) snprintf(t, n, "limit:8G\\n"); return CUPOOL_OK;
@@ -338,7 +339,10 @@ class Package(unittest.TestCase):
             build.assert_called_once()
             shutil.copy(self.library, shipped)
             self.assertEqual(module.binary(), shipped)
-            build.assert_called_once()
+            for development in ("2.11.0.dev20251224+cu130", "2.11.0a0+gitabcdef", "2.11.0rc1"):
+                with mock.patch.object(module.torch, "__version__", development):
+                    self.assertNotEqual(module.binary(), shipped)
+            self.assertEqual(build.call_count, 4)
 
     def test_tags(self):
         module = self.load()
@@ -401,10 +405,19 @@ class Package(unittest.TestCase):
 
     def test_cupy(self):
         cupy = types.ModuleType("cupy")
+        destroyed = []
+
+        class Stream:
+            def __init__(self, ptr, device_id):
+                self.ptr, self.device_id = ptr, device_id
+
+            def __del__(self):
+                destroyed.append(self.ptr)
+
         oom = type("OutOfMemoryError", (MemoryError,), {})
         cupy.cuda = types.SimpleNamespace(
             PythonFunctionAllocator=lambda alloc, free: types.SimpleNamespace(malloc=(alloc, free)),
-            set_allocator=mock.Mock(), get_current_stream=lambda: types.SimpleNamespace(ptr=0),
+            Stream=Stream, set_allocator=mock.Mock(), get_current_stream=lambda: types.SimpleNamespace(ptr=0),
             memory=types.SimpleNamespace(OutOfMemoryError=oom))
         cupy.get_default_memory_pool = lambda: types.SimpleNamespace(malloc="its own")
         sys.modules["cupy"] = cupy
@@ -418,6 +431,9 @@ class Package(unittest.TestCase):
         free(51200, 0)
         free(0, 0)
         self.assertEqual(self.said(), ["free 100"])
+        Stream(77, 1)
+        Stream(0, -1)
+        self.assertEqual((destroyed, self.said()), ([77, 0], ["forget 1 77"]))
         with self.assertRaises(oom):
             alloc(2000000, 0)
         module.uninstall()
