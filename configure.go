@@ -16,7 +16,8 @@ import (
 //
 // It fails with a *ConfigError for what ConfigFromEnv refuses and for a setting that cannot
 // change and is another, with ErrClosed, with ErrNotPermitted in a function that a stream
-// runs, or with what the device says; nothing has changed then. Private pools have no settings to change of their own: ErrNotSupported.
+// runs, or with what the device says; nothing has changed then. Private pools have no settings
+// to change of their own: ErrNotSupported.
 func (c *Pool) Configure(conf string) error {
 	if err := c.made("configure"); err != nil {
 		return err

@@ -466,7 +466,8 @@ typedef enum cupool_block_state {
 } cupool_block_state;
 
 /* A segment: memory without gaps that blocks are cut from. Of virtual memory it is a stretch that has memory, or
- * one that is mapped of free pieces elsewhere; no memory is in two segments. */
+ * one that is mapped of free pieces elsewhere; no memory is in two segments. Of a pool that sleeps it is what has
+ * memory again when it wakes. */
 typedef struct cupool_segment {
   cupool_pool_id pool;
   void *address;
