@@ -324,8 +324,8 @@ CUPOOL_API cupool_status cupool_end(int device, cupool_pool_id pool) CUPOOL_NOEX
 
 /* Takes 1 from the use count. At 0 nothing can be allocated from the pool any more, and the id may be used anew.
  * Live blocks stay good and are freed as ever. What is free goes back to the device: now where no work is under way,
- * or else with cupool_trim or before an out of memory. It waits for no work, so that destructors may call it. Fails
- * with CUPOOL_ERROR_NOT_FOUND. */
+ * or else with cupool_trim or before an out of memory; so long the functions of cupool_pool_config are needed. It
+ * waits for no work, so that destructors may call it. Fails with CUPOOL_ERROR_NOT_FOUND. */
 CUPOOL_API cupool_status cupool_pool_release(int device, cupool_pool_id pool) CUPOOL_NOEXCEPT;
 
 /* The use count, 0 for a pool that was released and for one that is not there. */
