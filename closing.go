@@ -179,14 +179,18 @@ const retireWait = time.Millisecond
 // closeUnusedLocked gives back what a retired pool has no use for, and closes it
 // when that is all. While it sleeps it holds nothing that could go.
 func (l *lifecycle) closeUnusedLocked(ctx context.Context, c *Pool) error {
-	err := c.reclaim.empty(ctx)
+	if !c.reclaim.LockUntil(ctx) {
+		return nil // another goroutine gives its memory back; finish comes back to it
+	}
+	defer c.reclaim.UnlockUntold()
+	err := c.reclaim.emptyLocked(ctx)
 	if errors.Is(err, ErrAsleep) {
 		err = nil
 	}
 	if err != nil || c.heaps.inUse() {
 		return err
 	}
-	return l.closeLocked(ctx, c)
+	return l.closeReclaiming(ctx, c)
 }
 
 // finish is finishLocked, and then closeUnusedLocked for all retired pools. It does nothing while a
@@ -293,10 +297,15 @@ func stays(err error) bool { return isLate(err) || errors.Is(err, errHeld) }
 // closeLocked is closePool without the private pools. When the
 // device's work is not done when ctx is, or blocks are held, the pool is open again.
 func (l *lifecycle) closeLocked(ctx context.Context, c *Pool) error {
-	d := l.dev
-	d.drainLater()
 	c.reclaim.Lock()
 	defer c.reclaim.UnlockUntold()
+	return l.closeReclaiming(ctx, c)
+}
+
+// closeReclaiming is closeLocked with the reclaimer's lock held, too.
+func (l *lifecycle) closeReclaiming(ctx context.Context, c *Pool) error {
+	d := l.dev
+	d.drainLater()
 	_, unlock := c.heaps.lockAll() // a heap that is being made, and a Hold, are seen below or refused
 	first := c.closed.CompareAndSwap(false, true)
 	unlock()

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"gorgonia.org/tensor"
@@ -618,4 +619,41 @@ func TestIsolatedInUse(t *testing.T) {
 			require.NoError(t, c.Close())
 		})
 	}
+}
+
+// TestRetireWaitsForNothing: not for work, nor for another goroutine that waits for some.
+func TestRetireWaitsForNothing(t *testing.T) {
+	c := pooltest.Open(t, cupool.Config{Backing: cupool.BackingVMM})
+	p, s := pooltest.NewPrivate(t, c, cupool.PoolConfig{Isolated: true}), pooltest.NewStream(t, c)
+	require.NoError(t, p.Free(pooltest.Alloc(t, p, 4*mib, s)))
+	g := pooltest.HoldStream(t, s)
+	emptied := pooltest.Start(p.EmptyCache)
+	early, _ := pooltest.Returns(emptied)
+	require.False(t, early)
+	require.NoError(t, p.Retire())
+	g.Open()
+	require.NoError(t, <-emptied)
+	require.NoError(t, c.EmptyCache())
+	require.Empty(t, c.Pools())
+	require.NoError(t, c.Close())
+}
+
+// TestEmptyCacheBesideRetired: a retired pool whose work is late keeps the allocator's own memory not.
+func TestEmptyCacheBesideRetired(t *testing.T) {
+	pooltest.Backings(t, 64*mib, func(t *testing.T, c *cupool.Pool) {
+		p, s := pooltest.NewPrivate(t, c, cupool.PoolConfig{Isolated: true}), pooltest.NewStream(t, c)
+		require.NoError(t, p.Free(pooltest.Alloc(t, p, 4*mib, s)))
+		require.NoError(t, c.Free(pooltest.Alloc(t, c, 40*mib, nil)))
+		g := pooltest.HoldStream(t, s)
+		require.NoError(t, p.Retire())
+		var late *cupool.WaitError
+		require.ErrorAs(t, c.EmptyCache(), &late)
+		if c.Config().Backing == cupool.BackingVMM { // the device waits for all work to free a segment
+			require.Zero(t, c.Stats().All.ReservedBytes.Current)
+		}
+		g.Open()
+		require.NoError(t, pooltest.Patiently(c.EmptyCache))
+		require.Empty(t, c.Pools())
+		require.NoError(t, c.Close())
+	}, func(cfg *cupool.Config) { cfg.WaitTimeout = 200 * time.Millisecond })
 }

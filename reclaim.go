@@ -279,9 +279,14 @@ func liveBlocks(heaps []*streamHeap) (live []Block) {
 // empty is EmptyCache that leaves it to the caller to tell
 // Config.OnRelease. It waits for work until ctx is done.
 func (r *reclaimer) empty(ctx context.Context) error {
-	defer nvtx.Start("empty cache", 0).End()
 	r.Lock()
 	defer r.UnlockUntold()
+	return r.emptyLocked(ctx)
+}
+
+// emptyLocked is empty with the lock held.
+func (r *reclaimer) emptyLocked(ctx context.Context) error {
+	defer nvtx.Start("empty cache", 0).End()
 	if r.asleep.Load() {
 		return r.asleepError("empty cache")
 	}

@@ -32,12 +32,24 @@ func (c *Pool) Trim(keep int64) (released int64, err error) {
 	if err := c.dev.outside("trim"); err != nil {
 		return 0, err
 	}
-	if c == c.dev.root {
-		if err := c.dev.life.finish(context.Background()); err != nil {
-			return 0, err
-		}
+	late, err := c.finish()
+	if err != nil {
+		return 0, err
 	}
-	return c.reclaim.trim(keep)
+	released, err = c.reclaim.trim(keep)
+	return released, errors.Join(late, err)
+}
+
+// finish is lifecycle.finish where c is the allocator. What is late of other pools keeps no
+// memory of this one.
+func (c *Pool) finish() (late, err error) {
+	if c != c.dev.root {
+		return nil, nil
+	}
+	if err = c.dev.life.finish(context.Background()); isLate(err) {
+		return err, nil
+	}
+	return nil, err
 }
 
 // trim is Pool.Trim of a pool that is open.
@@ -161,15 +173,14 @@ func (c *Pool) EmptyCache() error {
 	if err := c.dev.outside("empty cache"); err != nil {
 		return err
 	}
-	if c == c.dev.root {
-		if err := c.dev.life.finish(context.Background()); err != nil {
-			return err
-		}
+	late, err := c.finish()
+	if err != nil {
+		return err
 	}
 	defer c.reclaim.Report()
 	ctx, cancel := c.dev.waiting(context.Background())
 	defer cancel()
-	return errors.Join(c.reclaim.empty(ctx), c.sanitizer.Findings())
+	return errors.Join(late, c.reclaim.empty(ctx), c.sanitizer.Findings())
 }
 
 // reclaimAll gives need bytes of each pool back, as poolaccess.Access says.

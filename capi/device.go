@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -111,6 +112,7 @@ func open(ordinal int, set settingsOf, isNew bool) (*gpu, error) {
 		return nil, err
 	}
 	C.cupool_find_exchange(library())
+	defer relaxed()()
 	inner, err := openCUDA(ordinal, !set.notShareable)
 	if err != nil {
 		return nil, noDevice(err)
@@ -364,15 +366,21 @@ func cupoolGoConfigure(t *C.thread, ordinal C.int, text *C.char) (st C.cupool_st
 func (g *gpu) configure(text string) error {
 	g.configuring.Lock()
 	defer g.configuring.Unlock()
-	before := g.root.Config()
 	if err := g.root.Configure(text); err != nil {
 		return err
 	}
-	if cfg := g.root.Config(); cfg.Limit != before.Limit || cfg.Fraction != before.Fraction {
-		return g.changeBounds(bound{cfg.Limit, cfg.Fraction}, bound{})
+	set, cfg := g.settings, g.root.Config() // of which what the text does not name may be the program's bound
+	for _, key := range boundKey.FindAllStringSubmatch(text, -1) {
+		if key[1] == "limit" {
+			set.bytes = cfg.Limit
+		} else {
+			set.part = cfg.Fraction
+		}
 	}
-	return g.changeBounds(g.settings, g.changed) // the root has bounded itself alone
+	return g.changeBounds(set, g.changed) // the root has bounded itself alone
 }
+
+var boundKey = regexp.MustCompile(`(?:^|,)\s*(limit|fraction|per_process_memory_fraction)\s*:`)
 
 // copyText writes as much of a text as there is room for, and a 0 behind.
 func copyText(to *C.char, size C.size_t, text string) {

@@ -110,3 +110,33 @@ func TestLimitBesideSettings(t *testing.T) {
 		}
 	}
 }
+
+// TestBounds: settings change the settings' bound, the program its own, and the smaller one holds.
+func TestBounds(t *testing.T) {
+	g, _, _ := newGPU(t)
+	for _, step := range []struct {
+		change func() error
+		limit  int64
+	}{
+		{func() error { return g.bound(bound{bytes: 8 << 20}) }, 8 << 20},
+		{func() error { return g.configure("divisions:4") }, 8 << 20},
+		{func() error { return g.configure("limit:50M") }, 8 << 20},
+		{func() error { return g.bound(bound{bytes: 10 << 20}) }, 10 << 20},
+		{func() error { return g.configure("limit:9M, divisions:1") }, 9 << 20},
+		{func() error { return g.bound(bound{}) }, 9 << 20},
+		{func() error { return g.configure("limit:0") }, 0},
+	} {
+		require.NoError(t, step.change())
+		require.Equal(t, step.limit, g.limit)
+		require.Equal(t, step.limit, g.root.Config().Limit)
+	}
+	require.Error(t, g.bound(bound{bytes: -1}))
+}
+
+// TestCapturedBeside: a stream that is captured hides nothing that fails beside it.
+func TestCapturedBeside(t *testing.T) {
+	captured := fmt.Errorf("emptying: %w", &cupool.WaitError{Err: errCaptured})
+	require.NoError(t, unlessCaptured(errors.Join(captured, captured)))
+	require.ErrorIs(t, unlessCaptured(errors.Join(captured, errors.Join(cupool.ErrDeviceLost, captured))), cupool.ErrDeviceLost)
+	require.EqualValues(t, codeOf(cupool.ErrDeviceLost), codeOf(errors.Join(cupool.ErrAsleep, cupool.ErrDeviceLost)))
+}

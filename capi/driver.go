@@ -145,6 +145,11 @@ func (d *driver) SyncStream(s cupool.StreamHandle) error {
 	return d.Driver.SyncStream(s)
 }
 
+func (d *driver) OwnsStream(s cupool.StreamHandle) error {
+	defer relaxed()()
+	return d.Driver.OwnsStream(s)
+}
+
 func (d *driver) NewStream() (cupool.StreamHandle, error) {
 	defer relaxed()()
 	return d.Driver.NewStream()

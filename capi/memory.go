@@ -138,6 +138,9 @@ func (g *gpu) record(b cupool.Block, s *cupool.Stream) error {
 //export cupoolGoForgetStream
 func cupoolGoForgetStream(t *C.thread, ordinal C.int, stream C.uintptr_t) (st C.cupool_status) {
 	defer caught(t, &st)
+	if uint(ordinal) < uint(len(gpus)) && gpus[ordinal].Load() == nil {
+		return C.CUPOOL_OK // no pool knows it
+	}
 	g, err := of(ordinal)
 	if err == nil {
 		err = g.forget(cupool.StreamHandle(stream))

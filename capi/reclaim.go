@@ -47,6 +47,13 @@ func cupoolGoTrim(t *C.thread, ordinal C.int, id C.cupool_pool_id, keep C.size_t
 
 // unlessCaptured drops the error of memory that stays, as it waits for a stream that is captured.
 func unlessCaptured(err error) error {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		var others []error
+		for _, e := range joined.Unwrap() {
+			others = append(others, unlessCaptured(e))
+		}
+		return errors.Join(others...)
+	}
 	if errors.Is(err, errCaptured) {
 		return nil
 	}

@@ -129,7 +129,7 @@ static void swap_mode(int *mode) {
 static int is_bare(void) {
   get_context f = context_of;
   void *context = NULL;
-  return f != NULL && f(&context) == 0 && context == NULL;
+  return f != NULL && (f(&context) != 0 || context == NULL); /* it fails before the driver is begun */
 }
 
 /* Has the thread's next calls of the driver leave captures alone, until its call of the library

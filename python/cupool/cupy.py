@@ -41,7 +41,10 @@ def _forget_streams(kind):
 
     def forget_and_destroy(stream, *args, **kwargs):
         if stream.ptr > 2 and not sys.is_finalizing():  # below are the driver's own
-            _library.call("forget_stream", max(0, getattr(stream, "device_id", 0)), stream.ptr)
+            try:
+                _library.call("forget_stream", max(0, getattr(stream, "device_id", 0)), stream.ptr)
+            except _library.CupoolError:
+                return  # the pool uses it yet: a handle that stays is better than one that crashes the driver
         destroy(stream, *args, **kwargs)
 
     forget_and_destroy.forgets = True

@@ -254,6 +254,12 @@ cupool_status Allocator::giveWatched(void* p) {
   block.struct_size = sizeof block;
   const cupool_status found = lib.block_(p, &block);
   if (found == CUPOOL_ERROR_BUSY) { // the allocator of a pool frees it: the library does so later
+    traceDeallocation(p);
+    for (int i = 0; i < count_; i++) {
+      Block note;
+      (void)devices_[i].history.forget(p, &note);
+    }
+    dropShare(p);
     return lib.free_(p);
   }
   if (found != CUPOOL_OK) {

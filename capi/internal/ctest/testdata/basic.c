@@ -62,11 +62,13 @@ static int has(const char *path, const char *text) {
 }
 
 /* A thread without a context has none after calls that used the driver. */
-static void *without_context(void *unused) {
-  (void)unused;
+static void *without_context(void *recorded) {
   void *p, *context;
   CHECK(CU(cuCtxGetCurrent, (void **), &context) == 0 && context == NULL);
   OK(cupool_alloc(1, 30 * MIB, NULL, &p));
+  CHECK(CU(cuCtxGetCurrent, (void **), &context) == 0 && context == NULL);
+  FAILS(CUPOOL_ERROR_FOREIGN_STREAM, cupool_record_stream(p, recorded)); /* of device 0 */
+  CHECK(CU(cuCtxGetCurrent, (void **), &context) == 0 && context == NULL);
   OK(cupool_free(p));
   OK(cupool_trim(1, CUPOOL_ALL, 0, NULL));
   CHECK(CU(cuCtxGetCurrent, (void **), &context) == 0 && context == NULL);
@@ -210,7 +212,7 @@ int main(int argc, char **argv) {
   OK(cupool_label_pop());
 
   pthread_t other;
-  CHECK(pthread_create(&other, NULL, without_context, NULL) == 0 && pthread_join(other, NULL) == 0);
+  CHECK(pthread_create(&other, NULL, without_context, stream) == 0 && pthread_join(other, NULL) == 0);
 
   /* Histories and files. */
   CHECK(!cupool_history_enabled(0));

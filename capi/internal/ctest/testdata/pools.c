@@ -774,6 +774,19 @@ static void sleepers(void) {
   OK(cupool_free(q));
   OK(cupool_pool_release(0, id));
   OK(cupool_trim(0, CUPOOL_ALL, 0, NULL));
+
+  /* What other pools cache is in the way. */
+  id.second++;
+  size_t device_free;
+  OK(cupool_pool_create(0, id, NULL));
+  OK(cupool_alloc_in(0, id, 512 * MIB, NULL, &q));
+  OK(cupool_sleep(0, id, CUPOOL_DROP));
+  OK(cupool_memory_info(0, &device_free, NULL, NULL));
+  OK(cupool_free(alloc(device_free - 100 * MIB, NULL)));
+  OK(cupool_wake(0, id));
+  OK(cupool_free(q));
+  OK(cupool_pool_release(0, id));
+  OK(cupool_trim(0, CUPOOL_ALL, 0, NULL));
 }
 
 static atomic_int going, used;

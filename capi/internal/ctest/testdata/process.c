@@ -233,6 +233,8 @@ static void environment(void) {
   OK(cupool_set_limit(0, 90 * MIB));
   CHECK(stats_of(CUPOOL_ALL).limit == (int64_t)(90 * MIB));
   OK(cupool_configure(0, "limit:0"));
+  CHECK(stats_of(CUPOOL_ALL).limit == (int64_t)(90 * MIB));
+  OK(cupool_set_limit(0, 0));
   CHECK(stats_of(CUPOOL_ALL).limit == 0);
   OK(cupool_alloc(0, 40 * MIB, NULL, &q));
   cupool_config c;
