@@ -55,9 +55,5 @@ func NewBySize(pools ...SizePool) (*BySize, error) {
 // Alloc implements cupool.Allocator.
 func (s *BySize) Alloc(size int64, on *cupool.Stream) (cupool.Block, error) {
 	i, _ := slices.BinarySearch(s.max, size)
-	now, err := s.streamOf(i, on)
-	if err != nil {
-		return cupool.Block{}, err
-	}
-	return s.at(i).Alloc(size, now)
+	return s.alloc(i, size, on)
 }

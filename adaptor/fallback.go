@@ -25,15 +25,13 @@ func NewFallback(first, second cupool.Allocator) *Fallback {
 // Alloc implements cupool.Allocator. When neither allocator has the memory, it
 // fails with the errors of both.
 func (f *Fallback) Alloc(size int64, s *cupool.Stream) (cupool.Block, error) {
-	b, err := f.at(0).Alloc(size, s)
+	b, err := f.alloc(0, size, s)
 	if !errors.Is(err, cupool.ErrOutOfMemory) {
 		return b, err
 	}
-	now, failed := f.streamOf(1, s)
-	if failed == nil {
-		if b, failed = f.at(1).Alloc(size, now); failed == nil {
-			return b, nil
-		}
+	b, failed := f.alloc(1, size, s)
+	if failed != nil {
+		return cupool.Block{}, errors.Join(err, failed)
 	}
-	return cupool.Block{}, errors.Join(err, failed)
+	return b, nil
 }

@@ -1,6 +1,7 @@
 package adaptor
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"sync"
@@ -16,6 +17,16 @@ type several struct {
 
 	mu      sync.Mutex
 	adopted map[*cupool.Stream][]*cupool.Stream // by allocator; nil where it has not adopted the stream
+	given   map[cupool.Ptr]given                // by all but the first allocator
+}
+
+// given is a block and the allocator that it is of. Private pools take the blocks of
+// each other, so that the first one to take a block back need not be its own. Blocks
+// may end without a Free, such as those of an arena: the next at the address
+// replaces them.
+type given struct {
+	block cupool.Block
+	by    int
 }
 
 // adopter is an allocator that adopts the streams of others.
@@ -91,31 +102,77 @@ func (m *several) CloseStream(s *cupool.Stream) error {
 	return errors.Join(append(errs, s.Close())...)
 }
 
-// owner calls f with one allocator after the other, until one does not fail with
-// ErrForeignPointer, and returns its error. When all fail with that, it returns
-// the error of the first.
+// alloc allocates from the i-th allocator, for a stream of the first one.
+func (m *several) alloc(i int, size int64, s *cupool.Stream) (cupool.Block, error) {
+	now, err := m.streamOf(i, s)
+	if err != nil {
+		return cupool.Block{}, err
+	}
+	b, err := m.at(i).Alloc(size, now)
+	if err != nil || b.IsEmpty() || i == 0 {
+		return b, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.given == nil {
+		m.given = map[cupool.Ptr]given{}
+	}
+	m.given[b.Ptr()] = given{b, i}
+	return b, nil
+}
+
+// of calls f with the allocator that gave a block, or as owner does where that is
+// the first one or not known.
+func (m *several) of(b cupool.Block, f func(i int) error) error {
+	m.mu.Lock()
+	g := m.given[b.Ptr()]
+	m.mu.Unlock()
+	if g.block == b && !b.IsEmpty() {
+		return f(g.by)
+	}
+	return m.owner(f)
+}
+
+// owner calls f with one allocator after the other, until one knows the block, and
+// returns its error. Those that fail with ErrForeignPointer do not, nor do those
+// that are closed. When none does, it returns the first ErrClosed, or else the error
+// of the first.
 func (m *several) owner(f func(i int) error) error {
-	var first error
+	var foreign, closed error
 	for i := range max(1, len(m.all)) {
 		err := f(i)
-		if !errors.Is(err, cupool.ErrForeignPointer) {
+		switch {
+		case errors.Is(err, cupool.ErrForeignPointer):
+			foreign = cmp.Or(foreign, err)
+		case errors.Is(err, cupool.ErrClosed):
+			closed = cmp.Or(closed, err)
+		default:
 			return err
 		}
-		if i == 0 {
-			first = err
-		}
 	}
-	return first
+	return cmp.Or(closed, foreign)
 }
 
 // Free implements cupool.Allocator.
 func (m *several) Free(b cupool.Block) error {
-	return m.owner(func(i int) error { return m.at(i).Free(b) })
+	err := m.of(b, func(i int) error { return m.at(i).Free(b) })
+	if err == nil {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if m.given[b.Ptr()].block == b { // and not the next at the address
+			delete(m.given, b.Ptr())
+		}
+	}
+	return err
 }
 
 // FreePtr implements cupool.Allocator.
 func (m *several) FreePtr(p cupool.Ptr, size int64) error {
-	return m.owner(func(i int) error { return m.at(i).FreePtr(p, size) })
+	b, err := m.Lookup(p)
+	if err != nil || b.Ptr() != p || size >= 0 && size != b.Size() {
+		return m.owner(func(i int) error { return m.at(i).FreePtr(p, size) }) // its error says what is wrong
+	}
+	return m.Free(b)
 }
 
 // Lookup implements cupool.Allocator.
@@ -129,7 +186,7 @@ func (m *several) Lookup(p cupool.Ptr) (b cupool.Block, err error) {
 
 // RecordStream implements cupool.Allocator.
 func (m *several) RecordStream(b cupool.Block, s *cupool.Stream) error {
-	return m.owner(func(i int) error {
+	return m.of(b, func(i int) error {
 		now, err := m.streamOf(i, s)
 		if err != nil {
 			return err

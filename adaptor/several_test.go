@@ -149,3 +149,77 @@ func TestBySize(t *testing.T) {
 		require.ErrorIs(t, err, cupool.ErrInvalidConfig, name)
 	}
 }
+
+// Pools of a family take each other's blocks, and still each block is freed through
+// the adaptor that allocated it.
+func TestFreesThroughItsOwn(t *testing.T) {
+	for name, free := range map[string]func(cupool.Allocator, cupool.Block) error{
+		"Free":    cupool.Allocator.Free,
+		"FreePtr": func(a cupool.Allocator, b cupool.Block) error { return a.FreePtr(b.Ptr(), b.Size()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPool(t)
+			q, err := p.NewPool(cupool.PoolConfig{})
+			require.NoError(t, err)
+			lim, err := adaptor.NewLimiting(p, mib)
+			require.NoError(t, err)
+			f := adaptor.NewFallback(lim, q)
+			a, b := alloc(t, f, mib), alloc(t, f, mib)
+			require.EqualValues(t, mib, q.Stats().LiveBytes)
+			require.NoError(t, free(f, b))
+			require.Zero(t, q.Stats().LiveBytes)
+			require.EqualValues(t, mib, lim.Used())
+			failedFrees(t, f, a, b)
+			require.EqualValues(t, mib, lim.Used())
+			require.NoError(t, free(f, a))
+			require.Zero(t, lim.Used())
+			require.Zero(t, adaptor.Given(f))
+
+			s, l := adaptor.NewStatistics(p), adaptor.NewTracking(q)
+			by, err := adaptor.NewBySize(adaptor.SizePool{Max: 1024, Allocator: s}, adaptor.SizePool{Allocator: l})
+			require.NoError(t, err)
+			a, b = alloc(t, by, 1), alloc(t, by, mib)
+			require.NoError(t, free(by, b))
+			require.NoError(t, l.Check())
+			require.EqualValues(t, 1, s.Counters().Blocks.Current)
+			require.NoError(t, free(by, a))
+			require.Zero(t, s.Counters().Blocks.Current)
+		})
+	}
+}
+
+// Blocks that end with a Reset of their arena are not kept for ever.
+func TestFallbackToAnArena(t *testing.T) {
+	c := newPool(t)
+	lim, err := adaptor.NewLimiting(c, 1)
+	require.NoError(t, err)
+	behind, err := arena.New(c, arena.Config{Size: 5 * mib})
+	require.NoError(t, err)
+	f := adaptor.NewFallback(lim, behind)
+	for range 10 {
+		alloc(t, f, mib)
+		require.NoError(t, behind.Reset())
+	}
+	require.Equal(t, 1, adaptor.Given(f))
+	b := alloc(t, f, mib)
+	require.NoError(t, f.Free(b))
+	require.ErrorIs(t, f.Free(b), cupool.ErrDoubleFree)
+}
+
+// A first allocator that is closed leaves the others their blocks.
+func TestFirstIsClosed(t *testing.T) {
+	first, second := onOneDevice(t, mib)
+	f := adaptor.NewFallback(first, second)
+	a, b := alloc(t, f, 5*mib), alloc(t, f, 5*mib)
+	other := alloc(t, second, mib)
+	require.NoError(t, first.Close())
+	require.NoError(t, f.RecordStream(a, nil))
+	require.NoError(t, f.Free(a))
+	require.NoError(t, f.FreePtr(b.Ptr(), b.Size()))
+	got, err := f.Lookup(other.Ptr())
+	require.NoError(t, err)
+	require.Equal(t, other, got)
+	require.NoError(t, f.Free(other))
+	require.ErrorIs(t, f.FreePtr(1<<50, -1), cupool.ErrClosed, "it could be of the first")
+	require.Zero(t, second.Stats().LiveBytes)
+}
