@@ -451,7 +451,7 @@ func (u *unpickler) decimal() any {
 	case errors.Is(err, strconv.ErrRange):
 		return Other{}
 	case err != nil:
-		u.fail("%q is no whole number", text)
+		u.fail("%.32q is no whole number", text)
 	}
 	return n
 }
