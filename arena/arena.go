@@ -136,10 +136,17 @@ func (r *Arena) DefaultStream() *cupool.Stream {
 	return r.a.DefaultStream()
 }
 
-// NewStream makes a stream of the device.
+// NewStream makes a stream of the device. It fails with ErrClosed or as the
+// allocator's NewStream does.
 func (r *Arena) NewStream() (*cupool.Stream, error) {
 	if err := r.made("new stream"); err != nil {
 		return nil, err
+	}
+	r.mu.Lock()
+	closed := r.closed
+	r.mu.Unlock()
+	if closed {
+		return nil, r.closedError("new stream")
 	}
 	return r.a.NewStream()
 }

@@ -199,6 +199,12 @@ func TestClose(t *testing.T) {
 		_, err := p.Alloc(size, nil)
 		require.ErrorIs(t, err, cupool.ErrClosed)
 	}
+	_, err := p.NewStream()
+	require.ErrorIs(t, err, cupool.ErrClosed)
+	got, err := p.Lookup(kept.Ptr())
+	require.NoError(t, err)
+	require.Equal(t, kept, got)
+	require.NoError(t, p.RecordStream(kept, nil))
 	require.NoError(t, p.Free(kept))
 	require.NoError(t, c.Close())
 	require.NoError(t, d.Close())

@@ -167,7 +167,15 @@ func (p *Planner) DefaultStream() *cupool.Stream { return p.Pool().DefaultStream
 
 // NewStream makes a stream of the device. It fails with ErrClosed or the device's
 // error.
-func (p *Planner) NewStream() (*cupool.Stream, error) { return p.Pool().NewStream() }
+func (p *Planner) NewStream() (*cupool.Stream, error) {
+	if err := p.made("new stream"); err != nil {
+		return nil, err
+	}
+	if p.closed.Load() {
+		return nil, p.closedError("new stream")
+	}
+	return p.c.NewStream()
+}
 
 // addLane makes a stream's lane. It returns nil for a stream on which nothing
 // can be allocated.
@@ -480,8 +488,9 @@ func (p *Planner) Check() error {
 }
 
 // Close gives the arenas back to the Pool. It returns a *cupool.LeakError when
-// planned blocks were live. Blocks that were passed through stay live, and can be
-// freed after Close. Other calls after Close fail with ErrClosed.
+// planned blocks were live. Blocks that were passed through stay live: after Close
+// they can be looked up, recorded on streams and freed. Alloc, NewStream, Close and
+// calls for iterations or planned blocks then fail with ErrClosed.
 func (p *Planner) Close() error {
 	if err := p.made("close"); err != nil {
 		return err
