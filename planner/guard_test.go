@@ -1,6 +1,7 @@
 package planner_test
 
 import (
+	"context"
 	"errors"
 	"math"
 	"testing"
@@ -154,6 +155,15 @@ func TestIterationErrors(t *testing.T) {
 	x = newPlanned(t, sim(0), planner.Config{Detect: true})
 	require.ErrorIs(t, x.BeginIteration(), planner.ErrIteration)
 	require.ErrorIs(t, x.EndIteration(), planner.ErrIteration)
+}
+
+// A nil context is refused, whether or not a plan is being made.
+func TestWaitForNothing(t *testing.T) {
+	x := newPlanned(t, sim(0), planner.Config{Confirm: 1})
+	var none context.Context
+	require.ErrorIs(t, x.Wait(none), cupool.ErrInvalidHandle)
+	x.iterate(func() { x.run("a=1M free:a") })
+	require.ErrorIs(t, x.Wait(none), cupool.ErrInvalidHandle)
 }
 
 func TestConfigErrors(t *testing.T) {

@@ -435,10 +435,14 @@ func (p *Planner) EndIteration() error {
 }
 
 // Wait waits until no plan is being made. It returns the context's error when the
-// context ends first. Plans are used from the next iteration on.
+// context ends first, and fails with ErrInvalidHandle for a nil ctx. Plans are used
+// from the next iteration on.
 func (p *Planner) Wait(ctx context.Context) error {
 	if err := p.made("wait"); err != nil {
 		return err
+	}
+	if ctx == nil {
+		return fmt.Errorf("cupool: planner: wait: the context is nil: %w", cupool.ErrInvalidHandle)
 	}
 	for _, l := range p.lanes.Load().list {
 		done := l.pending()
