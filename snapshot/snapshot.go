@@ -5,6 +5,7 @@
 package snapshot
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -157,13 +158,15 @@ const (
 
 // Layout prints the Segments shortly, one a line, as "0 large: [Live 2M][Free 18M]".
 // Addresses are left out, and streams have their numbers, so that the same calls give the
-// same text on any device. Blocks with a label print with it.
+// same text on any device. Blocks with a label print with it, and
+// those without a State as "?".
 func (s Snapshot) Layout() string {
 	var sb strings.Builder
 	for _, seg := range s.Segments {
 		fmt.Fprintf(&sb, "%d %s: ", seg.Number, seg.Type)
 		for _, b := range seg.Blocks {
-			text := fmt.Sprintf("%s %s", strings.ToUpper(string(b.State[:1]))+string(b.State[1:]), bytesize.Exact(b.Size))
+			state := string(cmp.Or(b.State, "?"))
+			text := fmt.Sprintf("%s %s", strings.ToUpper(state[:1])+state[1:], bytesize.Exact(b.Size))
 			if b.Label != "" {
 				text += " " + b.Label
 			}
