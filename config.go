@@ -14,6 +14,7 @@ import (
 	"github.com/cupool/cupool/internal/confenv"
 	"github.com/cupool/cupool/internal/decay"
 	"github.com/cupool/cupool/internal/heap"
+	"github.com/cupool/cupool/internal/nilptr"
 	"github.com/cupool/cupool/internal/sizeclass"
 )
 
@@ -441,6 +442,7 @@ func (cfg *Config) validate() error {
 		ok     bool
 		reason string
 	}{
+		{"Driver", cfg.Driver, cfg.Driver == nil || !nilptr.Is(cfg.Driver), "must not be a nil pointer; nil alone means a device in the computer's memory"},
 		{"Limit", cfg.Limit, cfg.Limit >= 0, "must not be negative; 0 means no limit"},
 		{"SoftLimit", cfg.SoftLimit, cfg.SoftLimit >= 0, "must not be negative; 0 means none"},
 		{"Decay", cfg.Decay, cfg.Decay >= 0 && (cfg.Decay == 0 || cfg.Decay >= decay.Min), "must be 0 (never) or at least " + decay.Min.String()},

@@ -62,6 +62,15 @@ func TestConfigErrors(t *testing.T) {
 	}
 }
 
+// A nil pointer is no Driver, though it is not nil.
+func TestDriverOfNothing(t *testing.T) {
+	_, err := cupool.New(cupool.Config{Driver: (*simdev.Device)(nil)})
+	var ce *cupool.ConfigError
+	require.ErrorAs(t, err, &ce)
+	require.Equal(t, "Driver", ce.Field)
+	require.ErrorContains(t, err, "nil pointer")
+}
+
 func TestConfigExtremes(t *testing.T) {
 	for name, cfg := range map[string]cupool.Config{
 		"zero":               {},

@@ -24,6 +24,7 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/cuda"
+	"github.com/cupool/cupool/internal/nilptr"
 )
 
 // Config sets up a Set. The zero Config is a good one.
@@ -93,14 +94,14 @@ func New(cfg Config, drivers ...cupool.Driver) (*Set, error) {
 	switch {
 	case len(drivers) == 0:
 		return nil, &cupool.ConfigError{Field: "drivers", Value: 0, Reason: "a set has one device or more"}
-	case cfg.Pool.Driver != nil:
+	case !nilptr.Is(cfg.Pool.Driver):
 		return nil, &cupool.ConfigError{Field: "Pool.Driver", Value: cfg.Pool.Driver.Name(), Reason: "must be nil; a set has a Driver for each device"}
 	}
 	s := &Set{n: len(drivers), agents: map[route]*cupool.Stream{}}
 	var pools []*cupool.Pool
 	s.members.Store(&pools)
 	for i, d := range drivers {
-		if d == nil {
+		if nilptr.Is(d) {
 			return nil, errors.Join(&cupool.ConfigError{Field: fmt.Sprintf("drivers[%d]", i), Reason: "must not be nil"}, s.closePools())
 		}
 		c, err := newPool(cfg, i, d)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/devices"
+	"github.com/cupool/cupool/internal/simdev"
 	"github.com/cupool/cupool/internal/testkit/handletest"
 )
 
@@ -17,12 +18,16 @@ func TestHandlesOfNothing(t *testing.T) {
 	s := hosts(t, 2)
 	d, err := cupool.OpenHost(cupool.HostConfig{})
 	require.NoError(t, err)
-	for _, drivers := range [][]cupool.Driver{nil, {nil}, {nil, d}, {d, nil}} {
+	for _, drivers := range [][]cupool.Driver{nil, {nil}, {nil, d}, {d, nil}, {(*simdev.Device)(nil)}} {
 		_, err := devices.New(devices.Config{}, drivers...)
 		require.ErrorIs(t, err, cupool.ErrInvalidConfig)
 	}
-	_, err = s.Share(nil, cupool.Config{})
+	_, err = devices.New(devices.Config{Pool: cupool.Config{Driver: (*simdev.Device)(nil)}}, (*simdev.Device)(nil))
 	require.ErrorIs(t, err, cupool.ErrInvalidConfig)
+	for _, none := range []cupool.Driver{nil, (*simdev.Device)(nil)} {
+		_, err = s.Share(none, cupool.Config{})
+		require.ErrorIs(t, err, cupool.ErrInvalidConfig)
+	}
 	require.NoError(t, d.Close())
 	require.Nil(t, s.Pool(-1))
 	require.Nil(t, s.Pool(2))

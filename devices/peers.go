@@ -7,6 +7,7 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/device"
+	"github.com/cupool/cupool/internal/nilptr"
 )
 
 // A Pair is two devices of a Set between which peer access is off: work of device
@@ -71,7 +72,7 @@ func (s *Set) Share(d cupool.Driver, cfg cupool.Config) (*cupool.Pool, error) {
 	if err := s.made("sharing memory"); err != nil {
 		return nil, err
 	}
-	if d == nil {
+	if nilptr.Is(d) {
 		return nil, &cupool.ConfigError{Field: "Driver", Reason: "must not be nil; it is of managed or pinned memory"}
 	}
 	if !d.HostAccessible() {
