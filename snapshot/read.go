@@ -144,8 +144,11 @@ func (s *source) Read(p []byte) (int, error) {
 // known are the states that there are.
 var known = map[State]bool{Live: true, Pending: true, Cached: true, Free: true, Part: true, Gap: true}
 
+// cut leaves the innermost functions.
+func (s *Stack) cut() { *s = (*s)[:min(len(*s), mostFrames)] }
+
 // check says what cannot be in a snapshot, beside others that hold so many bytes, and
-// returns how many all of them hold.
+// returns how many all of them hold. It cuts long stacks.
 func (s *Snapshot) check(held int64) (int64, error) {
 	switch {
 	case s.Segments == nil:
@@ -162,8 +165,12 @@ func (s *Snapshot) check(held int64) (int64, error) {
 			return 0, damaged(fmt.Sprintf("segments[%d]", i), "it and those before hold more bytes than can be counted")
 		}
 	}
+	for i := range s.Totals {
+		s.Totals[i].Stack.cut()
+	}
 	for i := range s.Events {
 		e := &s.Events[i]
+		e.Stack.cut()
 		if e.Size < 0 || e.Address+Ptr(e.Size) < e.Address {
 			return 0, damaged(fmt.Sprintf("events[%d]", i), "there are no %d bytes at address %d", e.Size, uint64(e.Address))
 		}
@@ -171,10 +178,12 @@ func (s *Snapshot) check(held int64) (int64, error) {
 	return held, nil
 }
 
-// check says what cannot be in a segment.
+// check says what cannot be in a segment. It cuts long stacks.
 func (s *Segment) check(i int) error {
 	at, left := s.Address, s.Size
-	for k, b := range s.Blocks {
+	for k := range s.Blocks {
+		b := &s.Blocks[k]
+		b.Stack.cut()
 		switch {
 		case !known[b.State]:
 			return damaged(fmt.Sprintf("segments[%d].blocks[%d]", i, k), "its state is %.32q", b.State)

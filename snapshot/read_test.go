@@ -189,6 +189,27 @@ func TestReadShared(t *testing.T) {
 	}
 }
 
+// Of a long stack in JSON the innermost functions are read, wherever it stands.
+func TestReadLongStacks(t *testing.T) {
+	for n, want := range map[int]int{1024: 1024, 1025: 1024} {
+		long := make(snapshot.Stack, n)
+		for i := range long {
+			long[i].Line = i
+		}
+		text, err := json.Marshal(snapshot.Snapshot{
+			Segments: []snapshot.Segment{{Size: 1, Blocks: []snapshot.Block{{Size: 1, State: snapshot.Free, Stack: long}}}},
+			Events:   []snapshot.Event{{Stack: long}},
+			Totals:   []snapshot.Total{{Stack: long}},
+		})
+		require.NoError(t, err)
+		list, err := snapshot.Read(bytes.NewReader(text))
+		require.NoError(t, err)
+		for _, s := range []snapshot.Stack{list[0].Segments[0].Blocks[0].Stack, list[0].Events[0].Stack, list[0].Totals[0].Stack} {
+			require.Equal(t, long[:want], s)
+		}
+	}
+}
+
 // FuzzRead: whatever there is to read, it fails by a FormatError alone, and allocates
 // no more than it may. A snapshot can be written, and what is read of that is
 // written the same.
