@@ -144,6 +144,10 @@ func (s *source) Read(p []byte) (int, error) {
 // known are the states that there are.
 var known = map[State]bool{Live: true, Pending: true, Cached: true, Free: true, Part: true, Gap: true}
 
+// mayWeigh reports whether something can stand for so many of its kind. The bound is
+// there so that sums of bytes stay finite.
+func mayWeigh(weight float64) bool { return weight >= 0 && weight <= 1<<63 }
+
 // cut leaves the innermost functions.
 func (s *Stack) cut() { *s = (*s)[:min(len(*s), mostFrames)] }
 
@@ -171,6 +175,9 @@ func (s *Snapshot) check(held int64) (int64, error) {
 	for i := range s.Events {
 		e := &s.Events[i]
 		e.Stack.cut()
+		if !mayWeigh(e.Weight) {
+			return 0, damaged(fmt.Sprintf("events[%d]", i), "its weight is %g", e.Weight)
+		}
 		if e.Size < 0 || e.Address+Ptr(e.Size) < e.Address {
 			return 0, damaged(fmt.Sprintf("events[%d]", i), "there are no %d bytes at address %d", e.Size, uint64(e.Address))
 		}
@@ -189,6 +196,8 @@ func (s *Segment) check(i int) error {
 			return damaged(fmt.Sprintf("segments[%d].blocks[%d]", i, k), "its state is %.32q", b.State)
 		case b.Size <= 0 || b.Requested < 0 || b.Address != at:
 			return damaged(fmt.Sprintf("segments[%d].blocks[%d]", i, k), "%d bytes at address %d do not follow the block before", b.Size, uint64(b.Address))
+		case !mayWeigh(b.Weight):
+			return damaged(fmt.Sprintf("segments[%d].blocks[%d]", i, k), "its weight is %g", b.Weight)
 		case b.Size > left:
 			return damaged(fmt.Sprintf("segments[%d]", i), "its blocks are not of its size")
 		}

@@ -76,7 +76,7 @@ type Block struct {
 	Stack     Stack  `json:"frames,omitempty"` // where it was allocated, if that was recorded
 
 	// Weight is how many live blocks of its size the block stands for, as one that was
-	// sampled (History of package cupool). 0: it was not.
+	// sampled (History of package cupool). 0: it was not. Read takes weights up to 2^63.
 	Weight float64 `json:"weight,omitempty"`
 }
 

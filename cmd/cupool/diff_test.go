@@ -124,6 +124,24 @@ func TestDiffSamples(t *testing.T) {
 	require.EqualValues(t, 3*512, d.After.Live)
 }
 
+// The largest weights that a snapshot may have can be printed as JSON.
+func TestDiffHeavy(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "heavy.json")
+	for weight, ok := range map[string]bool{"9223372036854775808": true, "1e308": false} {
+		text := `{"segments": [{"total_size": 9223372036854775807, "blocks": [
+			{"state": "live", "size": 4611686018427387903, "weight": ` + weight + `},
+			{"state": "live", "address": 4611686018427387903, "size": 4611686018427387904, "weight": ` + weight + `}]}]}`
+		require.NoError(t, os.WriteFile(name, []byte(text), 0o644))
+		status, out, errs := tool(t, "diff", "-json", name, name)
+		require.Equal(t, ok, status == 0, errs)
+		if ok {
+			require.True(t, json.Valid([]byte(out)))
+		} else {
+			require.Contains(t, errs, "its weight is 1e+308")
+		}
+	}
+}
+
 // Stacks that meet in one line of the program are one row, with all that it holds.
 func TestDiffPlaces(t *testing.T) {
 	block := func(caller string) snapshot.Block {
