@@ -71,7 +71,7 @@ func FromEnv() (Launch, error) {
 }
 
 func masterPort() (string, error) {
-	port, job := os.Getenv("MASTER_PORT"), os.Getenv("SLURM_JOB_ID")
+	port, job := strings.TrimSpace(os.Getenv("MASTER_PORT")), os.Getenv("SLURM_JOB_ID")
 	if n, err := strconv.Atoi(port); err == nil && os.Getenv("TORCHELASTIC_USE_AGENT_STORE") == "True" {
 		return strconv.Itoa(n + 1), nil
 	}
@@ -157,7 +157,7 @@ func (l *Launch) numbers(rank, size, local string) error {
 
 // meetAt sets Address.
 func (l *Launch) meetAt(host, port string) error {
-	host, port = strings.Trim(host, "[]"), strings.TrimSpace(port)
+	host = strings.Trim(host, "[]")
 	switch {
 	case host == "" && port == "" && l.Size == 1:
 		return nil
@@ -166,10 +166,11 @@ func (l *Launch) meetAt(host, port string) error {
 	case port == "":
 		return badVariable("MASTER_PORT", "", "it is the port on which rank 0 listens")
 	}
-	if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
+	n, err := strconv.Atoi(port)
+	if err != nil || n < 1 || n > 65535 {
 		return badVariable("MASTER_PORT", port, "it is a number from 1 to 65535")
 	}
-	l.Address = net.JoinHostPort(host, port)
+	l.Address = net.JoinHostPort(host, strconv.Itoa(n))
 	return nil
 }
 

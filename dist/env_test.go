@@ -42,6 +42,14 @@ func TestFromEnv(t *testing.T) {
 			[]string{"RANK=3", "WORLD_SIZE=8", "LOCAL_RANK=1", "MASTER_ADDR=node7", "MASTER_PORT=29500", "TORCHELASTIC_USE_AGENT_STORE=True"},
 			dist.Launch{Rank: 3, Size: 8, LocalRank: 1, Address: "node7:29501"},
 		},
+		"a port with spaces, of such an agent": {
+			[]string{"RANK=3", "WORLD_SIZE=8", "MASTER_ADDR=node7", "MASTER_PORT= 29500 ", "TORCHELASTIC_USE_AGENT_STORE=True"},
+			dist.Launch{Rank: 3, Size: 8, Address: "node7:29501"},
+		},
+		"a port in another way of writing": {
+			[]string{"RANK=3", "WORLD_SIZE=8", "MASTER_ADDR=node7", "MASTER_PORT=+029500"},
+			dist.Launch{Rank: 3, Size: 8, Address: "node7:29500"},
+		},
 		"torchrun in a Slurm job": {
 			[]string{"RANK=3", "WORLD_SIZE=8", "LOCAL_RANK=1", "MASTER_ADDR=node7", "MASTER_PORT=29500", "SLURM_PROCID=0", "SLURM_NTASKS=2", "SLURM_LOCALID=0"},
 			dist.Launch{Rank: 3, Size: 8, LocalRank: 1, Address: "node7:29500"},
