@@ -322,7 +322,7 @@ func reply(w http.ResponseWriter, r *http.Request, v any) error {
 func compressed(w http.ResponseWriter, r *http.Request, write func(io.Writer)) {
 	h := w.Header()
 	h.Set("Vary", "Accept-Encoding")
-	if !strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+	if !takesGzip(r) {
 		write(w)
 		return
 	}
@@ -330,6 +330,20 @@ func compressed(w http.ResponseWriter, r *http.Request, write func(io.Writer)) {
 	z, _ := gzip.NewWriterLevel(w, gzip.BestSpeed) // the level exists
 	write(z)
 	_ = z.Close()
+}
+
+// takesGzip reports whether a reader lists gzip, and not with the weight 0, which
+// refuses it.
+func takesGzip(r *http.Request) bool {
+	for coding := range strings.SplitSeq(r.Header.Get("Accept-Encoding"), ",") {
+		name, params, _ := strings.Cut(coding, ";")
+		if strings.EqualFold(strings.TrimSpace(name), "gzip") {
+			_, q, _ := strings.Cut(params, "=")
+			weight, err := strconv.ParseFloat(strings.TrimSpace(q), 64)
+			return err != nil || weight > 0
+		}
+	}
+	return false
 }
 
 // attach names the file that a browser saves.

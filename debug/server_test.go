@@ -280,6 +280,23 @@ func TestUnchanged(t *testing.T) {
 	assert.Equal(t, 200, send(first.Header().Get("ETag")).Code)
 }
 
+// Answers are compressed for readers that take gzip, as their headers say.
+func TestTakesGzip(t *testing.T) {
+	c := debugtest.NewPool(t, cupool.Config{History: debugtest.Everything()})
+	debugtest.Work(t, c, 3)
+	h := Handler(c)
+	for accept, want := range map[string]string{
+		"": "", "br": "", "gzip;q=0": "", "br, gzip; q=0.000": "", "notgzip": "",
+		"gzip": "gzip", "deflate, GZIP ;q=0.5": "gzip", "gzip;q=0.001, br": "gzip", "gzip;q=": "gzip",
+	} {
+		r := httptest.NewRequest("GET", "http://localhost/blocks", nil)
+		r.Header.Set("Accept-Encoding", accept)
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		assert.Equal(t, want, w.Header().Get("Content-Encoding"), accept)
+	}
+}
+
 // A pool that is closed while it is asked is not found, as one that was closed before.
 func TestFailOfClosed(t *testing.T) {
 	w := httptest.NewRecorder()
