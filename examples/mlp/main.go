@@ -54,6 +54,9 @@ type options struct {
 	timeout    time.Duration // of what waits for other ranks; 0: nccl.DefaultTimeout
 }
 
+// mostRanks is the size of the largest group, as package dist has it.
+const mostRanks = 1 << 16
+
 // parse reads the command line. It returns flag.ErrHelp after it has printed
 // the help that was asked for to out.
 func parse(args []string, out io.Writer) (*options, error) {
@@ -75,6 +78,8 @@ func parse(args []string, out io.Writer) (*options, error) {
 	switch {
 	case o.gpus < 0 || o.nodes < 0 || o.bucket < 0 || o.timeout < 0:
 		return nil, errors.New("-gpus, -nodes, -bucket and -timeout must not be negative")
+	case o.gpus > mostRanks || o.nodes > mostRanks/max(o.gpus, 1):
+		return nil, fmt.Errorf("-gpus on each of -nodes must come to at most %d ranks", mostRanks)
 	case o.nodes == 0 && (o.node >= 0 || o.rendezvous != ""):
 		return nil, errors.New("-rank and -rendezvous are for several machines: -nodes says how many")
 	case o.nodes > 0 && (o.node < 0 || o.node >= o.nodes):
