@@ -638,7 +638,7 @@ func TestRetireWaitsForNothing(t *testing.T) {
 	require.NoError(t, c.Close())
 }
 
-// TestEmptyCacheBesideRetired: a retired pool whose work is late keeps the allocator's own memory not.
+// TestEmptyCacheBesideRetired: a retired pool whose work is late does not hold up the allocator's own memory.
 func TestEmptyCacheBesideRetired(t *testing.T) {
 	pooltest.Backings(t, 64*mib, func(t *testing.T, c *cupool.Pool) {
 		p, s := pooltest.NewPrivate(t, c, cupool.PoolConfig{Isolated: true}), pooltest.NewStream(t, c)

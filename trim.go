@@ -40,8 +40,8 @@ func (c *Pool) Trim(keep int64) (released int64, err error) {
 	return released, errors.Join(late, err)
 }
 
-// finish is lifecycle.finish where c is the allocator. What is late of other pools keeps no
-// memory of this one.
+// finish is lifecycle.finish where c is the allocator. Work of other pools that is late does
+// not hold up the allocator's own memory, so that error is apart.
 func (c *Pool) finish() (late, err error) {
 	if c != c.dev.root {
 		return nil, nil

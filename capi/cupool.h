@@ -16,9 +16,9 @@
  * a cupool_pool_id that the caller chooses; CUPOOL_MAIN names the device's own pool.
  *
  * STREAMS. A stream is a CUstream or cudaStream_t of the device's primary context; a
- * null pointer is the default stream; cudaStreamPerThread is refused. Memory that was allocated on a stream and freed
- * serves the same stream at once, in the order of its work. Streams that use it
- * beside that are recorded (cupool_record_stream).
+ * null pointer is the default stream; cudaStreamPerThread is refused. Memory that was
+ * allocated on a stream and freed serves the same stream at once, in the order of its
+ * work. Streams that use it beside that are recorded (cupool_record_stream).
  *
  * THREADS. All functions are safe from any threads at once, unless they say otherwise.
  * They never raise signals or throw, and end the process only where its own memory is
@@ -335,8 +335,9 @@ CUPOOL_API cupool_status cupool_pool_use_count(int device, cupool_pool_id pool, 
 
 /* Gives free segments and free virtual memory back to the device, until at most keep bytes are reserved in the
  * pool, those in use counted, and with keep 0 waits for blocks that are pending first. pool may be CUPOOL_ALL,
- * which is what PyTorch's empty_cache does. What waits for a stream that is captured stays. *released, which may be null, is what went. Fails with
- * CUPOOL_ERROR_NOT_FOUND, CUPOOL_ERROR_ASLEEP, CUPOOL_ERROR_TIMEOUT; what could go went. */
+ * which is what PyTorch's empty_cache does. What waits for a stream that is captured stays. *released, which may be
+ * null, is what went. Fails with CUPOOL_ERROR_NOT_FOUND, CUPOOL_ERROR_ASLEEP, CUPOOL_ERROR_TIMEOUT; what could go
+ * went. */
 CUPOOL_API cupool_status cupool_trim(int device, cupool_pool_id pool, size_t keep, size_t *released) CUPOOL_NOEXCEPT;
 
 /* Sleep with contents: held in the computer's memory until cupool_wake. Without, they are lost. */

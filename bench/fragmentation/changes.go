@@ -77,7 +77,7 @@ func changes() (list []change) {
 	add(constant("floor of a heap, MiB", "", lending, "takeFloor = ", "32 << 20", "16 << 20", "64 << 20", "0"))
 
 	add(without("idle segments go back", segments, edit{ladder, "if c.memory != nil || c.isolated.Load() || !c.reclaim.TryLock() { // growing", "if true || !c.reclaim.TryLock() { // growing"}))
-	add(without("largest first", segments, edit{ladder, "c.reclaim.unkeptLocked(m.atOnce(), need, heap.LargestFirst)", "c.reclaim.unkeptLocked(need, func(a, b heap.Idle) int { return heap.LargestFirst(b, a) })"}))
+	add(without("largest first", segments, edit{ladder, "c.reclaim.unkeptLocked(m.atOnce(), need, heap.LargestFirst)", "c.reclaim.unkeptLocked(m.atOnce(), need, func(a, b heap.Idle) int { return heap.LargestFirst(b, a) })"}))
 	add(without("segments that are asked for again stay", segments, edit{ladder, "Size: m.segment()}, m.regrets())", "Size: m.segment()}, 1<<30)"}))
 	add(constant("regrets until segments stay", segments, ladder, "regretLimit        = ", "4", "2", "8"))
 	add(constant("more regrets for each doubling of what was served", segments, ladder, "regretsPerDoubling = ", "8", "0", "4", "16"))

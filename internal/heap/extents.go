@@ -110,16 +110,6 @@ func (h *Heap) Detach(runs Runs, need int64) (out Extents, err error) {
 	return h.detachUpTo(runs, need, false)
 }
 
-// KeepAtMost lowers what was reserved of the address ranges to so many bytes, and returns what is
-// left of these.
-func (h *Heap) KeepAtMost(bytes int64) int64 {
-	for k := range h.kept {
-		h.kept[k] = min(h.kept[k], bytes)
-		bytes -= h.kept[k]
-	}
-	return bytes
-}
-
 // Yield is Detach of chunks that another heap will Attach. Stitched ranges go on to map
 // them, and serve as before when the chunks come back.
 func (h *Heap) Yield(runs Runs, need int64) (out Extents, err error) {

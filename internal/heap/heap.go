@@ -327,6 +327,16 @@ func (h *Heap) KeepRanges(k ledger.Kind, size int64) {
 	}
 }
 
+// KeepAtMost lowers what was reserved of the address ranges to so many bytes, and returns what is
+// left of these.
+func (h *Heap) KeepAtMost(bytes int64) int64 {
+	for k := range h.kept {
+		h.kept[k] = min(h.kept[k], bytes)
+		bytes -= h.kept[k]
+	}
+	return bytes
+}
+
 // Unkeep ends what KeepSegment and KeepRanges began.
 func (h *Heap) Unkeep() {
 	h.kept = [2]int64{}

@@ -113,12 +113,7 @@ func TestOOMReasons(t *testing.T) {
 		again func(x *oomRig, p *cupool.Pool) *cupool.OOMError // the program with it, where it is no setting
 	}{
 		"limit": {
-			cfg: cupool.Config{Limit: 50 * pooltest.MiB},
-			program: func(x *oomRig, _ *cupool.Pool) *cupool.OOMError {
-				x.mustAlloc(x.c, 40)
-				_, e := x.alloc(x.c, 20, nil)
-				return e
-			},
+			cfg: cupool.Config{Limit: 50 * pooltest.MiB}, program: sixty,
 			reason: "limit", advice: []string{"Limit: 60<<20, or CUPOOL_LIMIT=60M", "OnOutOfMemory: a function that frees what can be made again"},
 			apply: func(cfg *cupool.Config, _ *cupool.PoolConfig) { cfg.Limit = 60 << 20 },
 		},
@@ -133,22 +128,12 @@ func TestOOMReasons(t *testing.T) {
 			apply: func(cfg *cupool.Config, _ *cupool.PoolConfig) { cfg.Fraction = 0.6 },
 		},
 		"limit below a fraction": {
-			cfg: cupool.Config{Limit: 50 * pooltest.MiB, Fraction: 0.9},
-			program: func(x *oomRig, _ *cupool.Pool) *cupool.OOMError {
-				x.mustAlloc(x.c, 40)
-				_, e := x.alloc(x.c, 20, nil)
-				return e
-			},
+			cfg: cupool.Config{Limit: 50 * pooltest.MiB, Fraction: 0.9}, program: sixty,
 			reason: "limit", advice: []string{"Limit: 60<<20, or CUPOOL_LIMIT=60M", "OnOutOfMemory: a function that frees what can be made again"},
 			apply: func(cfg *cupool.Config, _ *cupool.PoolConfig) { cfg.Limit = 60 << 20 },
 		},
 		"two limits": {
-			cfg: cupool.Config{Limit: 55 * pooltest.MiB, Fraction: 0.5},
-			program: func(x *oomRig, _ *cupool.Pool) *cupool.OOMError {
-				x.mustAlloc(x.c, 40)
-				_, e := x.alloc(x.c, 20, nil)
-				return e
-			},
+			cfg: cupool.Config{Limit: 55 * pooltest.MiB, Fraction: 0.5}, program: sixty,
 			reason: "limit", advice: []string{"Limit: 60<<20, or CUPOOL_LIMIT=60M", "Fraction: 0.6, or CUPOOL_FRACTION=0.6"},
 			apply: func(cfg *cupool.Config, _ *cupool.PoolConfig) { cfg.Limit, cfg.Fraction = 60<<20, 0.6 },
 		},
@@ -527,6 +512,13 @@ func TestOOMDumpFails(t *testing.T) {
 	}
 	require.Equal(t, 1, strings.Count(log.String(), "level=ERROR"), log.String())
 	require.Contains(t, log.String(), file)
+}
+
+// sixty asks for 60 MiB in two blocks.
+func sixty(x *oomRig, _ *cupool.Pool) *cupool.OOMError {
+	x.mustAlloc(x.c, 40)
+	_, e := x.alloc(x.c, 20, nil)
+	return e
 }
 
 // pieces asks for 40 MiB when 24 of the 40 that were freed are left.

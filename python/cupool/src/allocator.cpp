@@ -553,12 +553,15 @@ void Allocator::emptyCache(MempoolId_t id) {
     }
     // A pool that is named gives back when nobody uses it: a graph may replay into its free memory.
     int count = 0;
-    if (id != MempoolId_t{0, 0} && (lib.pool_use_count_(i, pool, &count) != CUPOOL_OK || count > 0)) {
+    cupool_status status = id != MempoolId_t{0, 0} ? lib.pool_use_count_(i, pool, &count) : CUPOOL_OK;
+    if (count > 0) {
       continue;
     }
     const Context context = devices_[i].history.gather(RecordContext::ALL);
     const InFlight guard(&context);
-    const cupool_status status = lib.trim_(i, pool, 0, nullptr);
+    if (status == CUPOOL_OK) {
+      status = lib.trim_(i, pool, 0, nullptr);
+    }
     // A pool that is gone has nothing, and one that sleeps has given all. A child of fork has no pools.
     if (status != CUPOOL_OK && status != CUPOOL_ERROR_NOT_FOUND && status != CUPOOL_ERROR_ASLEEP &&
         status != CUPOOL_ERROR_FORKED && failed.empty()) {
