@@ -614,6 +614,7 @@ void poolsInDestructors() {
   alloc::emptyCache(); // it is the captured stream's memory
   void* graph = nullptr;
   REQUIRE(end(stream, &graph) == 0 && graph != nullptr);
+  REQUIRE(driver<int (*)(void*)>("cuGraphDestroy")(graph) == 0);
   alloc::emptyCache();
   REQUIRE(stats().reserved_bytes[0].current == before);
 }

@@ -9,12 +9,14 @@ struct fake_capture {
 	uint64_t id;
 	fake_graph *graph;
 	bool broken; // by what a graph cannot hold; it will only end
+	fake_capture *before;
 };
 
 // One lock for all captures, taken after a stream's and an event's. Captures
-// are never given back to malloc, as events may name them.
+// are never given back to malloc, as events may name them; the list tells a
+// leak checker that this is meant.
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static _Atomic uint64_t last_capture;
+static fake_capture *last_capture;
 
 bool fake_capture_forbids(CUstream s) {
 	pthread_mutex_lock(&lock);
@@ -86,8 +88,12 @@ CUresult cuStreamBeginCapture_v2(CUstream h, CUstreamCaptureMode mode) {
 		return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 	fake_capture *c = calloc(1, sizeof *c);
 	c->origin = h;
-	c->id = ++last_capture;
 	c->graph = fake_graph_new();
+	pthread_mutex_lock(&lock);
+	c->before = last_capture;
+	c->id = last_capture == NULL ? 1 : last_capture->id + 1;
+	last_capture = c;
+	pthread_mutex_unlock(&lock);
 	h->last.n = 0;
 	h->capture = c;
 	return CUDA_SUCCESS;
