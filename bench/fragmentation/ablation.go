@@ -147,21 +147,30 @@ func replayChanged(dir string, edits []edit, backing string, files []string) (ma
 	}
 }
 
-// writeOverlay writes files with edits, and for the go command where they are.
-func writeOverlay(dir string, edits []edit) (name string, err error) {
-	texts := map[string]string{}
+// edited returns the texts of files with edits, by their names.
+func edited(edits []edit) (texts map[string]string, err error) {
+	texts = map[string]string{}
 	for _, e := range edits {
 		if texts[e.file] == "" {
 			text, err := os.ReadFile(e.file)
 			if err != nil {
-				return "", err
+				return nil, err
 			}
 			texts[e.file] = string(text)
 		}
 		if strings.Count(texts[e.file], e.old) != 1 {
-			return "", fmt.Errorf("%s has %d times %q", e.file, strings.Count(texts[e.file], e.old), e.old)
+			return nil, fmt.Errorf("%s has %d times %q", e.file, strings.Count(texts[e.file], e.old), e.old)
 		}
 		texts[e.file] = strings.Replace(texts[e.file], e.old, e.new, 1)
+	}
+	return texts, nil
+}
+
+// writeOverlay writes files with edits, and for the go command where they are.
+func writeOverlay(dir string, edits []edit) (name string, err error) {
+	texts, err := edited(edits)
+	if err != nil {
+		return "", err
 	}
 	var overlay struct{ Replace map[string]string }
 	overlay.Replace = map[string]string{}
