@@ -367,15 +367,18 @@ func (h *streamHeap) releaseSegments() error {
 	return errors.Join(errs...)
 }
 
-// freeSegmentsLocked gives wholly free segments back to the device, up to the
-// first that it refuses, and returns the bytes that went and how many. They
+// freeSegmentsLocked gives those of the segments in the list that are still wholly free
+// back to the device, up to the first that it refuses, and returns which went. They
 // leave the heap under the lock, which is then given away until the device has
 // answered, so that no allocation waits for that. The books count them until
 // then. A program's own function that frees memory does not wait for work, so
 // the stream is waited for first.
-func (h *streamHeap) freeSegmentsLocked(out []heap.Idle) (freed int, err error) {
-	c, freedAt := h.c, h.FreedAt()
-	h.DetachSegments(out)
+func (h *streamHeap) freeSegmentsLocked(list []heap.Idle) (gone []heap.Idle, err error) {
+	c, freedAt, freed := h.c, h.FreedAt(), 0
+	out := h.DetachSegments(list)
+	if len(out) == 0 {
+		return nil, nil
+	}
 	h.unlocked(func() {
 		if c.ownMemory {
 			err = c.dev.order.Await(context.Background(), &h.stream.calls, freedAt)
@@ -386,7 +389,7 @@ func (h *streamHeap) freeSegmentsLocked(out []heap.Idle) (freed int, err error) 
 	})
 	c.budget.Return(h.Forget(out, freed))
 	h.checkLocked()
-	return freed, c.dev.failed(err)
+	return out[:freed], c.dev.failed(err)
 }
 
 // giveBack gives segments that were detached back to the device, up to the first that it

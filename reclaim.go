@@ -130,12 +130,8 @@ func (r *reclaimer) togetherLocked(found []heap.Idle) (released int64, err error
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	here := h.StillIdle(found)
-	if len(here) == 0 {
-		return 0, nil
-	}
-	n, err := h.freeSegmentsLocked(here)
-	return r.regret(h, here[:n]), err
+	gone, err := h.freeSegmentsLocked(found)
+	return r.regret(h, gone), err
 }
 
 // regret notes segments that were given back, for the heap may miss them, unless its

@@ -112,8 +112,12 @@ func (t *Table) Bytes() int64 {
 	return n
 }
 
-// slotBatch is how many slots move between a Table and a SlotCache at once.
+// slotBatch is how many slots a SlotCache gets from a Table at once.
 const slotBatch = 64
+
+// mostSlots is how many unused slots are too many for a SlotCache, which gives half of them back. To give
+// one back is an atomic store, which costs as much as all else that a segment's return does with its block.
+const mostSlots = 4096
 
 // SlotCache hands out slots of a Table to one stream without the table's
 // lock. Guarded by the stream's lock.
@@ -148,9 +152,9 @@ func (c *SlotCache) Take() (ID, *Block) {
 func (c *SlotCache) Put(id ID, b *Block) {
 	b.Size = 0
 	c.ids = append(c.ids, id)
-	if n := len(c.ids); n >= 4*slotBatch {
-		c.Table.giveBack(c.ids[n-2*slotBatch:])
-		c.ids = c.ids[:n-2*slotBatch]
+	if n := len(c.ids); n >= mostSlots {
+		c.Table.giveBack(c.ids[n/2:])
+		c.ids = c.ids[:n/2]
 	}
 }
 

@@ -96,27 +96,24 @@ func (h *Heap) AppendIdle(found []Idle) []Idle {
 	return found
 }
 
-// StillIdle keeps those of the segments in the list that are still there and
-// wholly free.
-func (h *Heap) StillIdle(found []Idle) []Idle {
-	return slices.DeleteFunc(found, func(f Idle) bool {
-		return int(f.index) >= len(h.segs) || h.segs[f.index] != f.Seg || !f.block.IsWhole()
-	})
-}
-
 // sweepPart is the part of the free blocks from which on to look at all of them
 // is faster than to look for each.
 const sweepPart = 8
 
-// DetachSegments takes wholly free segments out of the free sets and out of the
-// index of addresses: as soon as the device has the memory, another heap may
+// DetachSegments takes those of the segments in the list that are still there and wholly
+// free out of the free sets and out of the index of addresses, and returns them in the
+// list's place: as soon as the device has the memory, another heap may
 // get it. Where most of the free blocks go, that is one pass over all of them.
 // The books count the segments until Forget.
-func (h *Heap) DetachSegments(out []Idle) {
-	sweep := len(out) > (h.free[ledger.Small].Len()+h.free[ledger.Large].Len())/sweepPart
+func (h *Heap) DetachSegments(list []Idle) (out []Idle) {
+	sweep := len(list) > (h.free[ledger.Small].Len()+h.free[ledger.Large].Len())/sweepPart
 	var n [2]int
-	for i := range out {
-		f := &out[i]
+	out = list[:0]
+	for i := range list {
+		f := &list[i]
+		if int(f.index) >= len(h.segs) || h.segs[f.index] != f.Seg || !f.block.IsWhole() {
+			continue
+		}
 		k := f.Kind()
 		n[k]++
 		if !sweep {
@@ -125,6 +122,7 @@ func (h *Heap) DetachSegments(out []Idle) {
 		f.block.SetWord(block.MakeWord(f.block.Word().Gen(), block.Gap))
 		f.Seg.EndTours()
 		h.dropSegment(f.index)
+		out = append(out, *f)
 	}
 	if sweep {
 		h.free[ledger.Small].Sweep(n[ledger.Small])
@@ -132,6 +130,7 @@ func (h *Heap) DetachSegments(out []Idle) {
 	}
 	h.space.Index.removeIdle(out)
 	h.leaving = out
+	return out
 }
 
 // Forget takes the first n of the segments that DetachSegments was given out of

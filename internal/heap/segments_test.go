@@ -33,7 +33,11 @@ func TestIdle(t *testing.T) {
 	require.Nil(t, h.BestIdle(ledger.Large, 25*mib, 35*mib), "that one is in use")
 	require.Nil(t, h.BestIdle(ledger.Small, 3*mib, 1<<40))
 	a = r.alloc(h, 3*mib)
-	require.Equal(t, slices.Clone(idle[1:]), h.StillIdle(idle), "the first is in use")
+	still := slices.Clone(idle[1:])
+	out := h.DetachSegments(idle)
+	require.Equal(t, still, out, "the first is in use")
+	h.Forget(out, 0)
+	require.Empty(t, h.DetachSegments(h.AppendIdle(nil)[:0]))
 	r.free(a, b)
 	r.check()
 	r.close()
@@ -57,7 +61,8 @@ func TestForget(t *testing.T) {
 			r.free(ids...)
 			out := h.AppendIdle(nil)[:leave]
 			base := out[0].Seg.Base
-			h.DetachSegments(out)
+			out = h.DetachSegments(out)
+			require.Len(t, out, leave)
 			require.False(t, h.IsEmpty())
 			_, ok := r.space.Index.Find(base)
 			require.False(t, ok, "another heap may get the address")
