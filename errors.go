@@ -153,8 +153,8 @@ type OOMError struct {
 	// blocks first, and no other ones; Pool.Snapshot has all.
 	Snapshot *Snapshot
 
-	late     error // a *WaitError of work that holds memory
-	recorded bool  // a history is on
+	late      error  // a *WaitError of work that holds memory
+	recording string // how it becomes known what holds memory; "": a history is on
 }
 
 // Error describes the failure in one line, and then the Reason, the Lines, the
@@ -216,8 +216,8 @@ func (e *OOMError) Why() (list []string) {
 		list = append(list, fmt.Sprintf("held: %v", l))
 		known = known && (len(l.Stack) > 0 || l.Label != "")
 	}
-	if !known && !e.recorded {
-		list = append(list, "to see which lines hold memory, set Config.History or call Pool.StartHistory")
+	if !known && e.recording != "" {
+		list = append(list, e.recording)
 	}
 	return list
 }

@@ -29,16 +29,20 @@ func (c *Pool) oomError(r *request, cause, late error) error {
 		LargestFree: st.LargestFree, Reserved: st.All.ReservedBytes.Current,
 		DeviceFree: -1, DeviceTotal: -1, Limit: c.budget.Printed(),
 		Fragmentation: st.Fragmentation(), Cause: cause, late: late, Table: table, Lines: lines[:min(len(lines), maxLines)],
-		Time: time.Now(), recorded: c.dev.history.On(),
+		Time: time.Now(),
 	}
 	if free, total, err := c.driver.MemInfo(); err == nil {
 		e.DeviceFree, e.DeviceTotal = free, total
 	}
 	c.note(snapshot.OutOfMemory, r.h.stream.handle, Ptr(max(e.DeviceFree, 0)), r.size)
+	about := c.circumstances(room)
+	if !c.dev.history.On() || about.Words.NoStacks {
+		e.recording = about.Words.Recording
+	}
 	x := oomhint.Refusal{
 		Rounded: e.Rounded, Segment: e.Segment, Live: e.Live, Pending: e.Pending, Cached: e.Cached, Reserved: e.Reserved, OtherPools: others,
 		DeviceFree: e.DeviceFree, DeviceTotal: e.DeviceTotal, Limit: e.Limit, Room: room, Least: r.leastGrowth(),
-		Settings: c.circumstances(room), Pool: c.name, Holders: e.Table, LimitName: "limit", Raise: "Limit or Fraction",
+		Settings: about, Pool: c.name, Holders: e.Table, LimitName: "limit",
 	}
 	e.Reason, e.Settings, e.Hint = x.Explain()
 	c.dev.pictures.Take(func() { s := c.snapshotOf(c.heaps.tour(reportBlocks)); e.Snapshot = &s })
@@ -50,6 +54,14 @@ func (c *Pool) oomError(r *request, cause, late error) error {
 		c.dev.dump.Do(func() { c.dev.dumpOOM(dir, e) })
 	}
 	return e
+}
+
+// words returns the names that the program's language has for what would help.
+func (d *deviceState) words() *oomhint.Words {
+	if s, ok := d.driver.(oomhint.Speaker); ok {
+		return s.Words()
+	}
+	return &oomhint.GoWords
 }
 
 // dumpOOM writes to a folder what all pools hold and what one failed with.
@@ -81,9 +93,9 @@ func (c *Pool) circumstances(room int64) oomhint.Settings {
 	bounds := c.dev.root.tuned.Load()
 	s := oomhint.Settings{
 		Virtual: c.memory != nil, CanBeVirtual: c.memory == nil && !c.ownMemory && c.splits() && vm != nil && vm.VMMGranularity() > 0,
-		Own: c != c.dev.root && c.cfg.Limit > 0 && c.budget.Limit-c.budget.Held() == room, LimitField: "PoolConfig.Limit",
-		Callback: c.cfg.OnOutOfMemory != nil,
-		Bound:    bounds.Limit, Fraction: bounds.Fraction, MaxSplit: c.tuned.Load().MaxSplit, LargeSegment: c.cfg.LargeSegment, WaitTimeout: c.cfg.WaitTimeout,
+		Own:      c != c.dev.root && c.cfg.Limit > 0 && c.budget.Limit-c.budget.Held() == room,
+		Callback: c.cfg.OnOutOfMemory != nil, Words: c.dev.words(),
+		Bound: bounds.Limit, Fraction: bounds.Fraction, MaxSplit: c.tuned.Load().MaxSplit, LargeSegment: c.cfg.LargeSegment, WaitTimeout: c.cfg.WaitTimeout,
 	}
 	for _, p := range c.dev.open() {
 		if p.isolated.Load() {
@@ -146,7 +158,7 @@ type estimate struct{ blocks, bytes float64 }
 
 // add adds a pool, of which it looks at most blocks at most, and returns at how many it did.
 func (x *reported) add(c *Pool, most int) (looked int) {
-	samples := map[sample]estimate{}
+	samples, words := map[sample]estimate{}, c.dev.words()
 	rest := c.totals()
 	tour := c.heaps.tour(most)
 	all := tour.each(func(p *piece) {
@@ -164,7 +176,7 @@ func (x *reported) add(c *Pool, most int) (looked int) {
 				rest.All.Allocation.Current--
 				rest.All.RequestedBytes.Current -= b.requested
 				x.lines.Add(c.name, o.Label, 1, b.requested)
-				if at := (sample{o.Stack(), o.Label}); at.stack != (origins.Stack{}) {
+				if at := (sample{o.Stack(), o.Label}); at.stack != (origins.Stack{}) && !words.NoStacks {
 					n, weight := samples[at], max(o.Weight, 1) // a sanitizer records all
 					samples[at] = estimate{n.blocks + weight, n.bytes + weight*float64(b.requested)}
 				}

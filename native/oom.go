@@ -75,10 +75,12 @@ func (n *Allocator) allocError(size int64, s *cupool.Stream, cause error) error 
 	if e.Limit > 0 {
 		room = e.Limit - e.Live
 	}
+	words := oomhint.GoWords
+	words.Raise, words.OwnLimit = "the pool's MaxSize", "MaxSize: %[1]s"
 	x := oomhint.Refusal{
 		Rounded: e.Rounded, Segment: e.Segment, Live: e.Live, Reserved: e.Reserved, Cached: e.Cached, OtherPools: e.OtherPools, DeviceFree: e.DeviceFree, DeviceTotal: e.DeviceTotal,
-		Limit: e.Limit, Room: room, LimitName: "pool's MaxSize", Raise: "the pool's MaxSize", InPieces: "in pieces or for other streams",
-		Settings: oomhint.Settings{Own: true, LimitField: "MaxSize", Virtual: true, Callback: n.onOOM != nil},
+		Limit: e.Limit, Room: room, LimitName: "pool's MaxSize", InPieces: "in pieces or for other streams",
+		Settings: oomhint.Settings{Own: true, Words: &words, Virtual: true, Callback: n.onOOM != nil},
 	}
 	e.Reason, e.Settings, e.Hint = x.Explain()
 	return e

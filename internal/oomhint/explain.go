@@ -30,7 +30,7 @@ type Settings struct {
 	LargeSegment int64         // of Config
 	WaitTimeout  time.Duration // of Config; 0: none
 
-	LimitField        string   // what to set where the pool's own limit is in the way
+	Words             *Words   // nil: Go's
 	Isolated, Lending []string // other pools with PoolConfig.Isolated and UseOnOOM
 }
 
@@ -134,6 +134,7 @@ const maxAdvice = 2
 // Advice returns the settings and calls that would most likely have helped, the
 // best first, as a program has them in its source.
 func (r *Refusal) Advice() []string {
+	w := r.words()
 	var list []string
 	add := func(when bool, format string, args ...any) {
 		if when {
@@ -145,26 +146,26 @@ func (r *Refusal) Advice() []string {
 	switch {
 	case reason == Limit:
 		list = append(list, r.raise()...)
-		add(slices.Contains(r.Isolated, pool) && !r.Own, "EmptyCache of %s", name(pool))
+		add(slices.Contains(r.Isolated, pool) && !r.Own, w.EmptyCache, name(pool))
 	case reason == Fragmentation, reason == TooMuch && r.inPieces():
-		add(r.CanBeVirtual && r.MaxSplit == 0, "Backing: cupool.BackingVMM")
-		add(r.CanBeVirtual && r.MaxSplit > 0, "Backing: cupool.BackingVMM with MaxSplit: 0")
-		add(!r.Virtual && r.MaxSplit == 0 && r.Rounded >= r.LargeSegment && r.LargeSegment > 0, "MaxSplit: %s", Expr(r.Rounded))
-		add(r.Virtual, "NewPool for blocks that live long")
+		add(r.CanBeVirtual && r.MaxSplit == 0, "%s", w.Virtual)
+		add(r.CanBeVirtual && r.MaxSplit > 0, "%s", w.VirtualSplit)
+		add(!r.Virtual && r.MaxSplit == 0 && r.Rounded >= r.LargeSegment && r.LargeSegment > 0, w.MaxSplit, size(r.Rounded)...)
+		add(r.Virtual, "%s for blocks that live long", w.NewPool)
 		if r.limits() {
 			list = append(list, r.raise()...)
 		}
 	case reason == OtherPools:
 		kept := idle > 0 && slices.Contains(r.Isolated, pool)
-		add(kept, "EmptyCache of %s", name(pool))
-		add(kept, "PoolConfig.Isolated: false for %s", name(pool))
-		add(idle > 0 && r.Pool == "" && !slices.Contains(slices.Concat(r.Lending, r.Isolated), pool), "PoolConfig.UseOnOOM: true for %s", name(pool))
-		add(idle == 0, "a PoolConfig.Limit for %s", name(r.largestOther()))
+		add(kept, w.EmptyCache, name(pool))
+		add(kept, w.NotIsolated, name(pool))
+		add(idle > 0 && r.Pool == "" && !slices.Contains(slices.Concat(r.Lending, r.Isolated), pool), w.UseOnOOM, name(pool))
+		add(idle == 0, w.PoolLimit, name(r.largestOther()))
 	case reason == OtherProcess:
-		list = append(list, "end the other process (nvidia-smi lists it)", "Fraction or Limit in the other process")
+		list = append(list, "end the other process (nvidia-smi lists it)", w.OtherProcess)
 	case reason == PendingFrees:
-		list = append(list, "Stream.Sync before the allocation")
-		add(r.WaitTimeout > 0, "a WaitTimeout above %v", r.WaitTimeout)
+		list = append(list, w.Sync+" before the allocation")
+		add(r.WaitTimeout > 0, "a "+w.WaitTimeout+" above %v", r.WaitTimeout)
 	}
 	holder := r.largestLabel()
 	add(holder != "", "free some of label %q", holder)
@@ -176,23 +177,23 @@ func (r *Refusal) Advice() []string {
 
 // raise returns the limits that would have been enough, of those that are below.
 func (r *Refusal) raise() (list []string) {
+	w := r.words()
 	growth := r.Segment
 	if r.Virtual { // it grows by what is missing
 		growth = r.Least
 	}
 	enough := r.Reserved + max(growth, r.Rounded)
 	if r.Own {
-		return []string{r.LimitField + ": " + Expr(enough)}
+		return []string{fmt.Sprintf(w.OwnLimit, size(enough)...)}
 	}
 	enough += r.OtherPools
 	part := float64(enough) / float64(r.DeviceTotal)
 	fraction := r.Fraction > 0 && r.DeviceTotal > 0 && r.Fraction < part
 	if r.Bound > 0 && r.Bound < enough || !fraction {
-		list = append(list, fmt.Sprintf("Limit: %s, or CUPOOL_LIMIT=%dM", Expr(enough), mebibytes(enough)))
+		list = append(list, fmt.Sprintf(w.Limit, size(enough)...))
 	}
 	if fraction {
-		f := min(math.Ceil(100*part)/100, 1)
-		list = append(list, fmt.Sprintf("Fraction: %v, or CUPOOL_FRACTION=%v", f, f))
+		list = append(list, fmt.Sprintf(w.Fraction, min(math.Ceil(100*part)/100, 1)))
 	}
 	return list
 }

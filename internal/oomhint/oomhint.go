@@ -31,7 +31,6 @@ type Refusal struct {
 	Holders []snapshot.Holder // of the memory of all pools, the largest first
 
 	LimitName string // what the request may be larger than: "limit"
-	Raise     string // what to raise where a limit is in the way: "Limit or Fraction"
 	InPieces  string // why Cached does not serve, where it is enough; "": as the Settings have it
 }
 
@@ -47,9 +46,9 @@ func (r *Refusal) Hint() string {
 	case r.inPieces():
 		return fmt.Sprintf("%s is cached, but %s", bytesize.Format(r.Cached), cmp.Or(r.InPieces, r.Settings.inPieces()))
 	case r.Limit > 0 && r.DeviceFree >= r.Rounded && room < r.Rounded:
-		return "the device has the memory: raise " + r.Raise
+		return "the device has the memory: raise " + r.words().Raise
 	case room >= r.Rounded && room < r.Least && r.DeviceFree >= r.Least:
-		return fmt.Sprintf("the limit leaves %s, the device is asked for %s at a time: raise %s", bytesize.Format(room), bytesize.Format(r.Least), r.Raise)
+		return fmt.Sprintf("the limit leaves %s, the device is asked for %s at a time: raise %s", bytesize.Format(room), bytesize.Format(r.Least), r.words().Raise)
 	case room >= r.Rounded && room < r.Least:
 		return fmt.Sprintf("the device has %s left and is asked for %s at a time: free at least %s", bytesize.Format(room), bytesize.Format(r.Least), bytesize.Format(r.Least-room))
 	case room >= r.Rounded:
@@ -69,6 +68,6 @@ func (s *Settings) inPieces() string {
 	case s.CanBeVirtual:
 		return "in pieces or for other streams: virtual memory would join them"
 	default:
-		return "in pieces or for other streams: allocate large blocks first and keep them, or lower MinSplit"
+		return "in pieces or for other streams: allocate large blocks first and keep them, or lower " + s.words().MinSplit
 	}
 }

@@ -23,7 +23,7 @@ func TestHint(t *testing.T) {
 		"free at least 2 MiB of what other pools hold":                                         func(r *Refusal) { r.OtherPools = 80 * mib },
 		"free at least 10 MiB of the 60 MiB that the program holds":                            func(r *Refusal) { r.DeviceFree, r.DeviceTotal = -1, -1 },
 	} {
-		r := Refusal{Rounded: 10 * mib, Live: 60 * mib, DeviceFree: 8 * mib, DeviceTotal: 100 * mib, Room: math.MaxInt64, LimitName: "quota", Raise: "Quota", InPieces: "in pieces"}
+		r := Refusal{Rounded: 10 * mib, Live: 60 * mib, DeviceFree: 8 * mib, DeviceTotal: 100 * mib, Room: math.MaxInt64, LimitName: "quota", InPieces: "in pieces", Settings: Settings{Words: &Words{Raise: "Quota"}}}
 		change(&r)
 		require.Equal(t, want, r.Hint())
 	}

@@ -670,10 +670,17 @@ void outOfMemory() {
   const auto text = raises<c10::OutOfMemoryError>([] { alloc::get()->allocate(size_t{1} << 50); });
   REQUIRE(text.rfind("CUDA out of memory. Tried to allocate 1048576.00 GiB. GPU 0 has a total capacity of", 0) == 0);
   REQUIRE(observed == 1 && stats().num_ooms >= 1);
-  alloc::raw_delete(alloc::raw_alloc(1000));
+  // What would help has the names that Python has for it.
+  void* live = alloc::raw_alloc(1000);
   alloc::setMemoryFraction(1e-6, 0);
   REQUIRE(std::abs(alloc::getMemoryFraction(0) - 1e-6) < 1e-9);
-  raises<c10::OutOfMemoryError>([] { alloc::get()->allocate(64 << 20); });
+  const auto refused = [] { return raises<c10::OutOfMemoryError>([] { alloc::get()->allocate(64 << 20); }); };
+  REQUIRE(has(refused(), "call torch.cuda.memory._record_memory_history()\n"));
+  REQUIRE(has(refused(), "would have helped: fraction:0.02 in CUPOOL_ALLOC_CONF, or by torch.cuda.set_per_process_memory_fraction\n"));
+  alloc::recordHistory(true, gather, 1000, alloc::RecordContext::ALL, true, {});
+  REQUIRE(has(refused(), "torch.cuda.memory._dump_snapshot() has"));
+  alloc::recordHistory(false, nullptr, 1, alloc::RecordContext::NEVER, true, {});
+  alloc::raw_delete(live);
   alloc::setMemoryFraction(1, 0);
   alloc::raw_delete(alloc::raw_alloc(64 << 20));
   REQUIRE(has(raises([] { alloc::setMemoryFraction(1.5, 0); }), "invalid fraction"));

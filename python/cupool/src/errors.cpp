@@ -4,9 +4,37 @@
 
 #include <c10/cuda/CUDAFunctions.h>
 
+#include <cstring>
+
 namespace cupool_torch {
 
 using c10::CachingAllocator::format_size;
+
+namespace {
+
+// The text of an out of memory, which names functions of cupool.h, in what PyTorch's users call.
+std::string inPython(std::string text, bool recording) {
+  const std::pair<const char*, const char*> words[] = {
+      {"to see what holds memory, give it names by cupool_label_push",
+       recording ? "torch.cuda.memory._dump_snapshot() has the lines that hold memory"
+                 : "to see which lines hold memory, call torch.cuda.memory._record_memory_history()"},
+      {"cupool_set_limit", "cupool.set_limit"},
+      {"cupool_set_fraction", "torch.cuda.set_per_process_memory_fraction"},
+      {"cupool_wait", "torch.cuda.synchronize()"},
+      {"cupool_begin", "a torch.cuda.MemPool"},
+      {"cupool_trim of", "deleting the graphs or the MemPool of"},
+      {"CUPOOL_POOL_USE_ON_OOM for", "use_on_oom=True for"},
+      {"a limit in cupool_pool_config for", "deleting some of what is in"},
+  };
+  for (const auto& [c, python] : words) {
+    for (size_t at = 0; (at = text.find(c, at)) != std::string::npos; at += std::strlen(python)) {
+      text.replace(at, std::strlen(c), python);
+    }
+  }
+  return text;
+}
+
+} // namespace
 
 void check(cupool_status status) {
   if (C10_LIKELY(status == CUPOOL_OK)) {
@@ -38,7 +66,8 @@ void Allocator::failAllocation(cupool_status status, c10::DeviceIndex device, si
 }
 
 void Allocator::raiseOutOfMemory(c10::DeviceIndex device, size_t size, cudaStream_t stream) {
-  const std::string ours = lib.last_error_();
+  auto& history = devices_[device].history;
+  const std::string ours = inPython(lib.last_error_(), history.enabled());
   size_t deviceFree = 0, total = 0;
   (void)lib.memory_info_(device, &deviceFree, &total, nullptr);
   cupool_stats stats{};
@@ -46,7 +75,6 @@ void Allocator::raiseOutOfMemory(c10::DeviceIndex device, size_t size, cudaStrea
   (void)lib.get_stats_(device, CUPOOL_ALL, &stats);
   const int64_t allocated = stats.allocated_bytes.all.current, reserved = stats.reserved_bytes.all.current;
 
-  auto& history = devices_[device].history;
   history.outOfMemory(device, deviceFree, size, stream, history.gather(RecordContext::STATE));
   c10::reportOutOfMemoryToProfiler(static_cast<int64_t>(size), allocated, reserved,
                                    c10::Device(c10::DeviceType::CUDA, device));

@@ -261,12 +261,16 @@ int main(int argc, char **argv) {
   FAILS(CUPOOL_ERROR_NOT_FOUND, cupool_last_oom(0, &oom));
   OK(cupool_set_limit(0, 120 * MIB));
   void *big[3];
+  OK(cupool_history_start(0, 0, 1));
   for (int i = 0; i < 3; i++) OK(cupool_alloc(0, 40 * MIB, NULL, &big[i]));
   s = stats_of(CUPOOL_MAIN);
   CHECK(s.reserved_bytes.all.current == (int64_t)(120 * MIB) && s.limit == (int64_t)(120 * MIB));
   CHECK(grown == 3 && mapped >= 3 && asked == 0);
   FAILS(CUPOOL_ERROR_OUT_OF_MEMORY, cupool_alloc(0, 40 * MIB, NULL, &p));
   CHECK(p == NULL && asked == 1 && strstr(cupool_last_error(), "out of memory") != NULL && strstr(cupool_last_error(), "limit") != NULL);
+  CHECK(strstr(cupool_last_error(), "raise limit or fraction") != NULL && strstr(cupool_last_error(), "by cupool_set_limit") != NULL);
+  CHECK(strstr(cupool_last_error(), "give it names by cupool_label_push") != NULL && strstr(cupool_last_error(), "main.") == NULL);
+  OK(cupool_history_stop(0));
   OK(cupool_last_oom(0, &oom));
   CHECK(oom.requested == (int64_t)(40 * MIB) && oom.live == (int64_t)(120 * MIB) && oom.limit == (int64_t)(120 * MIB));
   CHECK(stats_of(CUPOOL_MAIN).num_ooms == 1);
