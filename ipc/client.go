@@ -183,9 +183,19 @@ func (c *Client) deliver(request uint64, a answer) error {
 	case !known:
 		return errors.Join(fmt.Errorf("cupool: ipc: an answer to nothing: %w", ErrProtocol), a.memory.Close())
 	case a.ref != 0:
-		return errors.Join(a.memory.Close(), c.conn.say(message(closeKind, nil, 0, a.ref)))
+		c.send(message(closeKind, nil, 0, a.ref))
+		return a.memory.Close()
 	}
 	return nil
+}
+
+// send sends a message and does not wait for that: the exporter may not read for long.
+func (c *Client) send(m []byte) {
+	go func() {
+		if err := c.conn.say(m); err != nil {
+			c.fail(err)
+		}
+	}()
 }
 
 // fail ends the connection.
@@ -210,9 +220,7 @@ func (c *Client) ask(ctx context.Context, k kind, tail []byte, numbers ...uint64
 	request, ch := c.last, make(chan answer, 1)
 	c.waiting[request] = ch
 	c.mu.Unlock()
-	if err := c.conn.say(message(k, tail, append([]uint64{request}, numbers...)...)); err != nil {
-		c.fail(err)
-	}
+	c.send(message(k, tail, append([]uint64{request}, numbers...)...))
 	var err error
 	select {
 	case a := <-ch:

@@ -406,3 +406,75 @@ func TestNothingIsKept(t *testing.T) {
 	require.Eventually(t, func() bool { return ipc.Kept(g.server) == 0 }, waitTime, 1e6)
 	require.Empty(t, log.text())
 }
+
+// TestExporterDoesNotRead: calls end with their context, however much an exporter has not
+// read, and so does Close.
+func TestExporterDoesNotRead(t *testing.T) {
+	ends := make(chan *net.UnixConn, 1)
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: t.TempDir() + "/s", Net: "unix"})
+	require.NoError(t, err)
+	defer l.Close()
+	go func() {
+		c, err := l.AcceptUnix()
+		if err == nil {
+			_, _ = io.ReadFull(c, make([]byte, len(hello(1, 1))))
+			_, _ = c.Write(frame(2, 0, 0x4350497563, 1))
+		}
+		ends <- c
+	}()
+	c, err := net.DialUnix("unix", nil, l.Addr().(*net.UnixAddr))
+	require.NoError(t, err)
+	client, err := ipc.Connect(t.Context(), newPool(t, openHost), c, ipc.Config{})
+	require.NoError(t, err)
+	exporter := <-ends
+	defer exporter.Close()
+	over := make(chan error, 1)
+	go func() {
+		ctx, cancel := context.WithCancelCause(context.Background())
+		cancel(errEnough)
+		for range 3000 { // more than a socket holds
+			if _, err := client.Open(ctx, "x"); !errors.Is(err, errEnough) {
+				over <- err
+				return
+			}
+		}
+		over <- client.Close(ctx)
+	}()
+	select {
+	case err = <-over:
+	case <-time.After(waitTime):
+		require.NoError(t, exporter.Close()) // so that the calls end
+		err = errors.New("a call hangs")
+	}
+	require.NoError(t, err)
+}
+
+var errEnough = errors.New("enough")
+
+// TestManyGiveUp: many who ask at once and do not wait for the answer leave nothing open,
+// and do not keep the exporter from answering.
+func TestManyGiveUp(t *testing.T) {
+	const many = 3000 // more than the sockets hold
+	g := newRig(t, ipc.Config{})
+	release := make(chan struct{})
+	require.NoError(t, g.pool.DefaultStream().Launch(func() { <-release }))
+	g.share("x", 1000)
+	c := g.connect()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	var wg sync.WaitGroup
+	for range many {
+		wg.Go(func() {
+			if m, err := c.Open(ctx, "x"); err == nil { // the answer was faster
+				_ = m.Close(t.Context())
+			}
+		})
+	}
+	require.Eventually(t, func() bool { return ipc.KeptBy(c) == many }, waitTime, 1e6)
+	cancel(errEnough)
+	close(release)
+	wg.Wait()
+	m, err := c.Open(t.Context(), "x")
+	require.NoError(t, err)
+	require.NoError(t, m.Close(t.Context()))
+	require.Eventually(t, func() bool { return len(g.server.Uses()) == 0 }, waitTime, 1e6)
+}
