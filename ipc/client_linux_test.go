@@ -321,6 +321,28 @@ func TestUnmappingFails(t *testing.T) {
 	require.NoError(t, c.Close(t.Context()))
 }
 
+// TestDeviceClosed: memory can be closed after the device that had it mapped, and the
+// exporter has it back.
+func TestDeviceClosed(t *testing.T) {
+	g := &rig{t: t}
+	d, err := openHost()
+	require.NoError(t, err)
+	pool, err := cupool.New(cupool.Config{Driver: d})
+	require.NoError(t, err)
+	g.serve(newPool(t, openHost), pool, ipc.Config{})
+	g.share("x", 1000)
+	c := g.connect()
+	m, err := c.Open(t.Context(), "x")
+	require.NoError(t, err)
+	_, err = c.Open(t.Context(), "x")
+	require.NoError(t, err)
+	require.NoError(t, pool.Close())
+	require.NoError(t, d.Close())
+	require.NoError(t, m.Close(t.Context()))
+	require.NoError(t, c.Close(t.Context()))
+	require.NoError(t, g.server.Close(t.Context()))
+}
+
 // TestNotReady: memory is not opened where the device does not say whether it is written.
 func TestNotReady(t *testing.T) {
 	g := &rig{t: t}

@@ -66,11 +66,11 @@ func (m *Memory) RecordStream(s *cupool.Stream) error {
 }
 
 // Close waits for the work of the default stream and of those that were recorded, unmaps
-// the memory and tells the exporter. Where the exporter is gone it only unmaps. When ctx
-// is done before the work is, it fails with a *cupool.WaitError, and the memory stays
-// open. It fails with ErrClosed where it was called before, with what the device
-// says, or with the cause of ctx where the exporter does not answer: the memory is
-// closed then.
+// the memory and tells the exporter. Where the exporter is gone it only unmaps, and where
+// the device was closed before, which unmaps, it only tells. When ctx is done before the
+// work is, it fails with a *cupool.WaitError, and the memory stays open. It fails with
+// ErrClosed where it was called before, with what the device says, or with the cause of
+// ctx where the exporter does not answer: the memory is closed then.
 func (m *Memory) Close(ctx context.Context) error {
 	if m.orZero().client == nil || ctx == nil {
 		return nothing("Memory or context")
@@ -98,7 +98,7 @@ func (m *Memory) unmap(ctx context.Context) error {
 		return errMemoryClosed
 	}
 	c := m.client
-	if err := c.dev.CloseRange(m.ptr); err != nil {
+	if err := c.dev.CloseRange(m.ptr); err != nil && !errors.Is(err, cupool.ErrClosed) { // a closed device maps nothing
 		return poolaccess.Of(c.pool).DriverError(fmt.Errorf("cupool: ipc: closing %q: %w", m.name, err))
 	}
 	m.closed = true
