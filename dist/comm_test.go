@@ -3,10 +3,12 @@ package dist_test
 import (
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/dist"
 	"github.com/cupool/cupool/internal/testkit"
 	"github.com/cupool/cupool/internal/testkit/commtest"
@@ -47,6 +49,32 @@ func TestSumsAreInOrder(t *testing.T) {
 		require.NoError(t, commtest.Each(ranks, func(r commtest.Member) error {
 			p, err := commtest.NewPlace(r, in[r.Rank()])
 			return commtest.First(err, r.AllReduce(p.M, p.M, dist.Avg, r.Stream), p.Is(commtest.Reduced(in, dist.Avg)))
+		}))
+	})
+}
+
+// What a rank gathers from and scatters to may be its part of the other memory.
+func TestPartsInPlace(t *testing.T) {
+	everyWay(t, []int{1, 2, 3, 5}, func(t *testing.T, ranks []commtest.Member) {
+		const count = dist.Piece/4 + 5
+		n := len(ranks)
+		in := commtest.Inputs[int32](1, n, n*count)
+		mine := func(r commtest.Member, all []int32) []int32 { return all[r.Rank()*count:][:count] }
+		part := func(r commtest.Member, m dist.Memory) dist.Memory {
+			m.Ptr, m.Count = m.Ptr+cupool.Ptr(r.Rank()*count*4), count
+			return m
+		}
+		require.NoError(t, commtest.Each(ranks, func(r commtest.Member) error {
+			p, err := commtest.NewPlace(r, in[r.Rank()])
+			want := slices.Clone(in[r.Rank()])
+			copy(mine(r, want), mine(r, commtest.Reduced(in, dist.Sum)))
+			return commtest.First(err, r.ReduceScatter(part(r, p.M), p.M, dist.Sum, r.Stream), p.Is(want))
+		}))
+		require.NoError(t, commtest.Each(ranks, func(r commtest.Member) error {
+			own := make([]int32, n*count)
+			copy(mine(r, own), mine(r, in[0]))
+			p, err := commtest.NewPlace(r, own)
+			return commtest.First(err, r.AllGather(p.M, part(r, p.M), r.Stream), p.Is(in[0]))
 		}))
 	})
 }

@@ -18,8 +18,9 @@ import "github.com/cupool/cupool"
 // A method queues its work on a stream and returns: the stream's later work sees
 // the results, and memory is recorded on the stream (Memory.Record), so that it
 // may be freed at once. All ranks give memory of the same type and count, unless
-// a method says otherwise. A Memory may be both dst and src; else the two do not
-// overlap.
+// a method says otherwise. A Memory may be both dst and src, and what AllGather and
+// ReduceScatter have of one rank may be this rank's part of the other Memory; else the
+// two do not overlap.
 //
 // Methods fail with cupool.ErrSizeMismatch for counts and types that do not fit,
 // as Memory.Record does for elements outside of their memory, with

@@ -217,13 +217,10 @@ func (c *local) work(all [][]call, i int) {
 	k := &all[c.rank][i]
 	switch k.kind {
 	case allReduce:
-		if c.sum == nil {
-			c.sum = aligned(piece)
-		}
 		size := int(k.src.Type.Size())
 		first, end := k.src.Count*c.rank/c.size*size, k.src.Count*(c.rank+1)/c.size*size
 		for ; first < end; first += piece {
-			sum := c.sum[:min(piece, end-first)]
+			sum := c.scratch(min(piece, end-first))
 			c.reduce(sum, all, i, first)
 			for o := range all {
 				copy(all[o][i].out[first:], sum)
@@ -231,7 +228,13 @@ func (c *local) work(all [][]call, i int) {
 		}
 	case reduceScatter:
 		for at := 0; at < len(k.out); at += piece {
-			c.reduce(k.out[at:min(at+piece, len(k.out))], all, i, c.rank*len(k.out)+at)
+			out := k.out[at:min(at+piece, len(k.out))]
+			sum := out
+			if k.dst.Ptr == k.src.Ptr+cupool.Ptr(c.rank*len(k.out)) { // it is to be read yet
+				sum = c.scratch(len(out))
+			}
+			c.reduce(sum, all, i, c.rank*len(k.out)+at)
+			copy(out, sum)
 		}
 	case allGather:
 		for o := range all {
@@ -242,6 +245,14 @@ func (c *local) work(all [][]call, i int) {
 			copy(k.out, all[k.peer][i].in)
 		}
 	}
+}
+
+// scratch returns n bytes, a piece at most, for sums.
+func (c *local) scratch(n int) []byte {
+	if c.sum == nil {
+		c.sum = aligned(piece)
+	}
+	return c.sum[:n]
 }
 
 // reduce sets sum to the operation of the i-th call over what the ranks have from

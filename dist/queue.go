@@ -210,7 +210,7 @@ func (c *local) staged(b *batch) error {
 		k := &b.calls[i]
 		k.out = aligned(k.dst.Bytes())
 		k.in = k.out
-		if k.src.Ptr != k.dst.Ptr {
+		if k.src.Ptr != k.dst.Ptr || k.src.Count != k.dst.Count {
 			k.in = aligned(k.src.Bytes())
 		}
 		if k.src.Count == 0 || k.kind == broadcast && k.peer != c.rank {
