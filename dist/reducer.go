@@ -227,15 +227,18 @@ func (r *Reducer) Finish() error {
 }
 
 // Close gives back what the Reducer has of the device, after its work. The Comm
-// stays. Closing twice is cupool.ErrClosed.
+// stays. Where the stream that the Reducer made stays open (cupool.Stream.Close), so does
+// the Reducer. Closing twice is cupool.ErrClosed.
 func (r *Reducer) Close() error {
 	if err := r.open(); err != nil {
 		return err
 	}
-	r.closed = true
-	err := r.eng.Allocator().Driver().DestroyEvent(r.event)
+	var err error
 	if r.own {
-		err = errors.Join(err, r.stream.Close())
+		if err = r.stream.Close(); !r.stream.Closed() {
+			return err
+		}
 	}
-	return err
+	r.closed = true
+	return errors.Join(r.eng.Allocator().Driver().DestroyEvent(r.event), err)
 }

@@ -250,6 +250,10 @@ func TestReducerStreams(t *testing.T) {
 	tr, err := newTrainer(r, dist.ReducerConfig{})
 	require.NoError(t, err)
 	require.Equal(t, before+1, r.Pool.Stats().Streams)
+	failing = "SyncStream"
+	require.ErrorIs(t, tr.close(), failed)
+	failing = ""
+	require.NoError(t, tr.r.Finish(), "it is open")
 	require.NoError(t, tr.close())
 	require.Equal(t, before, r.Pool.Stats().Streams)
 	for _, failing = range []string{"NewStream", "NewEvent"} {
