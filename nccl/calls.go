@@ -84,7 +84,7 @@ func (c *Comm) Group(f func() error) (err error) {
 	}
 	c.order.Lock()
 	if c.depth == 0 {
-		c.tasks = c.tasks[:0]
+		c.clear(0)
 	}
 	c.depth++
 	begin := len(c.tasks)
@@ -95,7 +95,7 @@ func (c *Comm) Group(f func() error) (err error) {
 		defer c.order.Unlock()
 		c.depth--
 		if failed {
-			c.tasks = c.tasks[:begin]
+			c.clear(begin)
 		}
 		if c.depth == 0 && len(c.tasks) > 0 {
 			err = c.run("ncclGroupEnd")
@@ -201,21 +201,26 @@ func (c *Comm) stream(t *ncclapi.Task, s *cupool.Stream) (*cupool.Stream, error)
 func (c *Comm) queue(t *ncclapi.Task, s *cupool.Stream) error {
 	c.order.Lock()
 	defer c.order.Unlock()
+	if c.depth == 0 {
+		c.clear(0)
+	}
+	c.tasks, c.streams = append(c.tasks, *t), append(c.streams, s)
+	if c.depth == 0 {
+		return c.run(t.Kind.String())
+	}
 	c.mu.Lock()
-	if !s.Captured() { // else the work is a graph's
-		c.used[s] = struct{}{}
-	}
-	err := c.usableLocked()
-	c.mu.Unlock()
-	if c.depth > 0 {
-		c.tasks = append(c.tasks, *t)
-		return err
-	}
-	c.tasks = append(c.tasks[:0], *t)
-	return c.run(t.Kind.String())
+	defer c.mu.Unlock()
+	return c.usableLocked()
 }
 
-// run queues c.tasks, with c.order held.
+// clear forgets all tasks but the first n, with c.order held.
+func (c *Comm) clear(n int) {
+	clear(c.streams[n:])
+	c.tasks, c.streams = c.tasks[:n], c.streams[:n]
+}
+
+// run queues c.tasks, with c.order held. The watch is told of their streams when the work is
+// there: it marks their ends.
 func (c *Comm) run(call string) error {
 	c.mu.Lock()
 	if err := c.usableLocked(); err != nil {
@@ -224,5 +229,13 @@ func (c *Comm) run(call string) error {
 	}
 	r := c.comm.Run(c.tasks)
 	c.mu.Unlock()
-	return c.settle(context.Background(), call, r)
+	err := c.settle(context.Background(), call, r)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, s := range c.streams {
+		if !s.Captured() { // else the work is a graph's
+			c.used[s] = struct{}{}
+		}
+	}
+	return err
 }

@@ -30,9 +30,10 @@ type Comm struct {
 	lib        library
 	rank, size int
 
-	order sync.Mutex // held by a call of the Comm until it is in the stream
-	tasks []ncclapi.Task
-	depth int // of Group
+	order   sync.Mutex // held by a call of the Comm until it is in the stream
+	tasks   []ncclapi.Task
+	streams []*cupool.Stream // of tasks
+	depth   int              // of Group
 
 	mu         sync.Mutex   // held while NCCL is called, and for what follows
 	comm       communicator // nil: ended

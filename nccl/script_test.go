@@ -416,6 +416,30 @@ func TestWatch(t *testing.T) {
 	}
 }
 
+// TestWatchWaits: a look before the work is in its stream is no look at it.
+func TestWatchWaits(t *testing.T) {
+	for name, call := range map[string]func(r *scripted) error{
+		"in progress": func(r *scripted) error {
+			r.nccl.set(answers{"Run": {ncclapi.InProgress}, "State": progress(500, ncclapi.Success)})
+			return r.sum()
+		},
+		"in a group": func(r *scripted) error {
+			return r.Group(func() error { defer time.Sleep(2 * lookEvery); return r.sum() })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			play(t, Config{Timeout: 2 * time.Second}, nil, func(t *testing.T, r *scripted) {
+				began := time.Now()
+				require.NoError(t, call(r))
+				require.Greater(t, time.Since(began), lookEvery)
+				r.d.Busy(r.s) // as the others do not come
+				time.Sleep(3 * time.Second)
+				require.ErrorIs(t, r.Err(), dist.ErrRank)
+			})
+		})
+	}
+}
+
 // TestWatchEnds: what the watch keeps goes back, and Close waits for the work that it knows.
 func TestWatchEnds(t *testing.T) {
 	const moment = 300 * time.Millisecond // the watch looks meanwhile
