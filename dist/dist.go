@@ -17,10 +17,10 @@ import "github.com/cupool/cupool"
 //
 // A method queues its work on a stream and returns: the stream's later work sees
 // the results, and memory is recorded on the stream (Memory.Record), so that it
-// may be freed at once. All ranks give memory of the same type and count, unless
-// a method says otherwise. A Memory may be both dst and src, and what AllGather and
-// ReduceScatter have of one rank may be this rank's part of the other Memory; else the
-// two do not overlap.
+// may be freed at once, outside of Group. All ranks give memory of the same type and
+// count, unless a method says otherwise. A Memory may be both dst and src, and what
+// AllGather and ReduceScatter have of one rank may be this rank's part of the other
+// Memory; else the two do not overlap.
 //
 // Methods fail with cupool.ErrSizeMismatch for counts and types that do not fit,
 // as Memory.Record does for elements outside of their memory, with
@@ -54,7 +54,8 @@ type Comm interface {
 	// Group calls f, and the calls of this Comm in f are one: a Send and a Recv
 	// in it do not wait for each other, and collective calls go together. No
 	// call in it uses the dst of another one. All ranks group the same
-	// collective calls. It returns f's error, or its own; after f's error none
+	// collective calls. Their work is queued when f has returned: memory is to be
+	// freed after Group. It returns f's error, or its own; after f's error none
 	// of the calls is made. f makes no Group of the same Comm, as Local's would wait
 	// for itself.
 	Group(f func() error) error
