@@ -33,7 +33,7 @@ type Client struct {
 	err     error // why the connection has ended
 	last    uint64
 	waiting map[uint64]chan answer
-	open    map[uint64]*Memory
+	open    map[*Memory]struct{}
 }
 
 // answer is what a request gets.
@@ -68,7 +68,7 @@ func connect(ctx context.Context, pool *cupool.Pool, uc *net.UnixConn, cfg Confi
 	if !supported {
 		return nil, fmt.Errorf("cupool: ipc: it takes Linux: %w", cupool.ErrNotSupported)
 	}
-	c := &Client{pool: pool, conn: &conn{UnixConn: uc}, done: make(chan struct{}), waiting: map[uint64]chan answer{}, open: map[uint64]*Memory{}}
+	c := &Client{pool: pool, conn: &conn{UnixConn: uc}, done: make(chan struct{}), waiting: map[uint64]chan answer{}, open: map[*Memory]struct{}{}}
 	if c.dev, err = sharing(pool); err != nil {
 		return nil, err
 	}
@@ -224,7 +224,7 @@ func (c *Client) ask(ctx context.Context, k kind, tail []byte, numbers ...uint64
 	var err error
 	select {
 	case a := <-ch:
-		return a, a.err
+		return c.answered(k, a)
 	case <-ctx.Done():
 		err = fmt.Errorf("cupool: ipc: waiting for process %d: %w", c.peer.PID, context.Cause(ctx))
 	case <-c.done:
@@ -237,7 +237,16 @@ func (c *Client) ask(ctx context.Context, k kind, tail []byte, numbers ...uint64
 	if still {
 		return answer{}, err
 	}
-	a := <-ch // it came at the same time
+	return c.answered(k, <-ch) // it came at the same time
+}
+
+// answered returns an answer to a request, unless it is one to another kind of request.
+func (c *Client) answered(k kind, a answer) (answer, error) {
+	if a.err == nil && (a.ref != 0) != (k == openKind) { // only what was opened has a reference
+		a.err = fmt.Errorf("cupool: ipc: an answer to another request: %w", ErrProtocol)
+		c.fail(a.err)
+		a.err = errors.Join(a.err, a.memory.Close())
+	}
 	return a, a.err
 }
 
@@ -288,7 +297,7 @@ func (c *Client) keep(name string, a answer) (*Memory, error) {
 	m := &Memory{client: c, name: name, ref: a.ref, ptr: p, size: a.memory.Size, streams: []*cupool.Stream{c.pool.DefaultStream()}}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.open[m.ref] = m
+	c.open[m] = struct{}{}
 	return m, nil
 }
 
@@ -342,7 +351,7 @@ func (c *Client) Close(ctx context.Context) error {
 		return c.err
 	}
 	var open []*Memory
-	for _, m := range c.open {
+	for m := range c.open {
 		open = append(open, m)
 	}
 	c.mu.Unlock()

@@ -204,6 +204,7 @@ func TestClientGarbage(t *testing.T) {
 		"no file": {append(frame(4, 0, 1, 1, 0, 4096, 1), piece...), nil}, "a file at the wrong place": {frame(4, 0, 1, 1, 0, 4096, 1), []int{fd}},
 		"two files": {piece, []int{fd, fd}}, "nine files": {piece, []int{fd, fd, fd, fd, fd, fd, fd, fd, fd}}, "an answer to nothing": {frame(7, 0, 99), nil},
 		"a request": {frame(3, 0, 1), nil}, "closed": {frame(7, 0, 1, 2), nil},
+		"closed, not opened": {frame(7, 0, 1), nil}, "no reference": {append(frame(4, 0, 1, 0, 0, 4096, 1), named(4096)...), nil},
 		"a short error": {frame(8, 0, 1), nil}, "a piece of nothing": {piece, []int{fd}},
 		"more than its pieces": {append(frame(4, 0, 1, 1, 0, 4097, 1), named(4096)...), nil},
 	} {
@@ -211,6 +212,9 @@ func TestClientGarbage(t *testing.T) {
 		require.NoError(t, err, name)
 		_, err = client.Open(t.Context(), "x")
 		require.Error(t, err, name)
+		if name == "closed, not opened" || name == "no reference" {
+			require.ErrorIs(t, err, ipc.ErrProtocol, name)
+		}
 		if c.fds != nil || name == "a short error" || name == "an answer to nothing" {
 			<-client.Done()
 			require.ErrorIs(t, client.Err(), ipc.ErrProtocol, name)

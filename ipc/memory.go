@@ -104,7 +104,7 @@ func (m *Memory) unmap(ctx context.Context) error {
 	m.closed = true
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.open, m.ref)
+	delete(c.open, m)
 	return nil
 }
 

@@ -151,7 +151,7 @@ func (o opened) message() []byte {
 func parseOpened(b *body) (o opened, err error) {
 	o = opened{request: b.number(), ref: b.number(), skip: int64(b.number()), size: int64(b.number())}
 	n := b.number()
-	if o.pieces = int(n); n == 0 || n > maxPieces || o.skip < 0 || o.size <= 0 {
+	if o.pieces = int(n); o.ref == 0 || n == 0 || n > maxPieces || o.skip < 0 || o.size <= 0 {
 		b.bad = true
 	}
 	return o, b.end()

@@ -34,7 +34,7 @@ func TestMessages(t *testing.T) {
 	got, err := parseOpened(b)
 	require.NoError(t, err)
 	require.Equal(t, o, got)
-	for _, o := range []opened{{size: 1}, {size: 1, pieces: maxPieces + 1}, {pieces: 1}, {skip: -1, size: 1, pieces: 1}, {size: math.MinInt64, pieces: 1}} {
+	for _, o := range []opened{{ref: 1, size: 1}, {ref: 1, size: 1, pieces: maxPieces + 1}, {ref: 1, pieces: 1}, {ref: 1, skip: -1, size: 1, pieces: 1}, {ref: 1, size: math.MinInt64, pieces: 1}, {size: 1, pieces: 1}} {
 		_, b = bodyOf(t, o.message())
 		_, err = parseOpened(b)
 		require.ErrorIs(t, err, ErrProtocol)
