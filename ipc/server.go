@@ -97,8 +97,8 @@ func (s *Server) isNone() bool { return s == nil || s.pool == nil }
 // The block can be freed at any time: its memory is not reused before the share and all
 // that was opened of it are closed. Share fails with cupool.ErrInvalidConfig for a name
 // that is taken or too long, as Pool.Hold does, with ErrForeignStream for a stream of
-// another allocator, with ErrNotSupported where the device was not opened for it, with
-// ErrClosed, or with what the device says.
+// another allocator, with ErrNotSupported for one that is captured and where the device
+// was not opened for it, with ErrClosed, or with what the device says.
 func (s *Server) Share(name string, b cupool.Block, on *cupool.Stream) (*Share, error) {
 	if s.isNone() {
 		return nil, nothing("Server")
@@ -111,6 +111,9 @@ func (s *Server) Share(name string, b cupool.Block, on *cupool.Stream) (*Share, 
 	}
 	if err := s.pool.RecordStream(cupool.Block{}, on); err != nil {
 		return nil, fmt.Errorf("cupool: ipc: sharing %q: %w", name, err)
+	}
+	if on.Captured() {
+		return nil, fmt.Errorf("cupool: ipc: sharing %q on a stream that is captured, whose work is not done before a launch: %w", name, cupool.ErrNotSupported)
 	}
 	release, err := s.pool.Hold(b)
 	if err != nil {

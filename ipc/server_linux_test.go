@@ -20,8 +20,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/cuda"
 	sharing "github.com/cupool/cupool/device"
 	"github.com/cupool/cupool/internal/simdev"
+	"github.com/cupool/cupool/internal/testkit/gputest"
 	"github.com/cupool/cupool/ipc"
 )
 
@@ -573,4 +575,30 @@ func TestBusyError(t *testing.T) {
 	require.Equal(t, fmt.Sprintf(head, 2)+line+line+", without a connection", text(use, cut))
 	require.Equal(t, fmt.Sprintf(head, 10)+strings.Repeat(line, 10), text(slices.Repeat([]ipc.Use{use}, 10)...))
 	require.Equal(t, fmt.Sprintf(head, 11)+strings.Repeat(line, 10)+"\n  ...", text(slices.Repeat([]ipc.Use{use}, 11)...))
+}
+
+// TestShareCaptured: a block is not shared after work that a graph keeps, which may never be
+// done.
+func TestShareCaptured(t *testing.T) {
+	gputest.Need(t)
+	pool := newPool(t, func() (cupool.Driver, error) { return cuda.Open(0, cuda.Shareable()) })
+	s, err := pool.NewStream()
+	require.NoError(t, err)
+	e, err := cupool.NewEngine(pool, cupool.WithStream(s))
+	require.NoError(t, err)
+	server, err := ipc.NewServer(pool, ipc.Config{})
+	require.NoError(t, err)
+	b, err := pool.Alloc(1000, nil)
+	require.NoError(t, err)
+	g, err := e.Capture(func() error {
+		_, err := server.Share("x", b, s)
+		require.ErrorIs(t, err, cupool.ErrNotSupported)
+		return nil
+	})
+	require.NoError(t, err)
+	require.NoError(t, g.Close())
+	_, err = server.Share("x", b, s)
+	require.NoError(t, err)
+	require.NoError(t, pool.Free(b))
+	require.NoError(t, server.Close(t.Context()))
 }
