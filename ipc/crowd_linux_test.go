@@ -88,6 +88,15 @@ func TestOldestConn(t *testing.T) {
 	}
 }
 
+// TestOpenEnded: what is asked for over a connection that was just ended for another one is
+// not held.
+func TestOpenEnded(t *testing.T) {
+	g := newRig(t, ipc.Config{})
+	g.share("x", 1000)
+	require.ErrorIs(t, ipc.OpenEnded(g.server, "x"), ipc.ErrGone)
+	require.Empty(t, g.server.Uses())
+}
+
 // TestTooManyConns: a process that has memory open over all its connections gets no more
 // of them, until it closes some.
 func TestTooManyConns(t *testing.T) {

@@ -205,6 +205,8 @@ func (s *Server) take(c *conn, p Peer, name string) (uint64, *Share, error) {
 	switch {
 	case s.closing:
 		return 0, nil, fmt.Errorf("cupool: ipc: opening %q: the server is %w", name, cupool.ErrClosed)
+	case s.conns[c].number == 0: // seat has ended it: nobody would close what is opened
+		return 0, nil, fmt.Errorf("cupool: ipc: opening %q: %w", name, ErrGone)
 	case x == nil:
 		return 0, nil, fmt.Errorf("cupool: ipc: opening %q: %w", name, ErrUnknownName)
 	}
