@@ -657,3 +657,39 @@ func TestEmptyCacheBesideRetired(t *testing.T) {
 		require.NoError(t, c.Close())
 	}, func(cfg *cupool.Config) { cfg.WaitTimeout = 200 * time.Millisecond })
 }
+
+// TestOwnMemoryOfACapturedStream: what a captured stream left idle in a pool with functions of its
+// own stays, and the rest goes back, also for an allocation that would fail otherwise.
+func TestOwnMemoryOfACapturedStream(t *testing.T) {
+	d := pooltest.OpenHost(t)
+	c := pooltest.Open(t, cupool.Config{Driver: d, Limit: 100 * mib})
+	s := pooltest.NewStream(t, c)
+	p := pooltest.NewPrivate(t, c, cupool.PoolConfig{Alloc: d.MemAlloc, Free: func(p cupool.Ptr, _ int64) error { return d.MemFree(p) }})
+	mine, other := pooltest.Alloc(t, p, 40*mib, s), pooltest.Alloc(t, p, 40*mib, nil)
+	require.NoError(t, errors.Join(p.Free(mine), p.Free(other)))
+	end, err := s.Capture()
+	require.NoError(t, err)
+	reserved := func() int64 { return p.Stats().All.ReservedBytes.Current }
+	for what, give := range map[string]func() error{
+		"EmptyCache": p.EmptyCache,
+		"Trim":       func() error { return testkit.Second(p.Trim(0)) },
+		"Alloc": func() error {
+			b, err := p.Alloc(60*mib, nil)
+			return errors.Join(err, p.Free(b), p.EmptyCache())
+		},
+		"Alloc of another pool": func() error {
+			b, err := c.Alloc(60*mib, nil)
+			return errors.Join(err, c.Free(b), c.EmptyCache())
+		},
+	} {
+		require.NoError(t, give(), what)
+		require.EqualValues(t, 40*mib, reserved(), what)
+		require.NoError(t, p.Free(pooltest.Alloc(t, p, 40*mib, nil)), what)
+	}
+	_, err = c.Alloc(90*mib, nil)
+	require.ErrorIs(t, err, cupool.ErrOutOfMemory)
+	end()
+	require.NoError(t, p.EmptyCache())
+	require.Zero(t, reserved())
+	require.NoError(t, errors.Join(c.Check(), c.Close(), d.Close()))
+}

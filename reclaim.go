@@ -131,6 +131,9 @@ func (r *reclaimer) togetherLocked(found []heap.Idle) (released int64, err error
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	gone, err := h.freeSegmentsLocked(found)
+	if r.ownMemory && h.stream.clock.Captured() { // it cannot be waited for: its memory stays
+		err = onlyLost(err)
+	}
 	return r.regret(h, gone), err
 }
 
