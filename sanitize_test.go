@@ -626,3 +626,27 @@ func TestCloseStreamQuarantine(t *testing.T) {
 		})
 	}
 }
+
+// TestSanitizeCloseTriesAgain: a sanitizer's stream that the device refuses to destroy is tried
+// once more, as what else Close gives back.
+func TestSanitizeCloseTriesAgain(t *testing.T) {
+	for refusals, want := range []error{nil, nil, errRefused} {
+		d := pooltest.NewWatched(t)
+		c := pooltest.Open(t, cupool.Config{Driver: d, Sanitize: everything})
+		require.NoError(t, c.Free(pooltest.Alloc(t, c, 5000, nil)))
+		require.NoError(t, c.Sync())
+		require.NoError(t, c.Check())
+		for n := range refusals {
+			d.FailNth("DestroyStream", n+1, errRefused)
+		}
+		if err := c.Close(); want == nil {
+			require.NoError(t, err, "%d refusals", refusals)
+			require.Empty(t, d.Leaks())
+		} else {
+			require.ErrorIs(t, err, want)
+			require.ErrorContains(t, err, "cupool: destroying the stream of a sanitizer: ")
+		}
+	}
+}
+
+var errRefused = errors.New("refused")

@@ -170,7 +170,8 @@ func (p *Pool) zeroNow(b *block.Block) error {
 	return err
 }
 
-// Close ends checking, also that of frees which are under way.
+// Close ends checking, also that of frees which are under way. What the device refuses is
+// tried once more.
 func (p *Pool) Close() error {
 	p.opening.Lock()
 	defer p.opening.Unlock()
@@ -179,7 +180,14 @@ func (p *Pool) Close() error {
 	if p.reader = 0; s == 0 {
 		return nil
 	}
-	return p.Device.DestroyStream(s)
+	err := p.Device.DestroyStream(s)
+	if err != nil {
+		err = p.Device.DestroyStream(s)
+	}
+	if err != nil {
+		return fmt.Errorf("cupool: destroying the stream of a sanitizer: %w", err)
+	}
+	return nil
 }
 
 // note remembers a block of this generation.
