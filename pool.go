@@ -75,7 +75,7 @@ func (p *pool) blockError(op string, b Block, s *Stream, reason error) error {
 
 // holdsMemory reports whether the pool still has memory or addresses of the device.
 func (p *pool) holdsMemory() bool {
-	return p.budget.Held() > 0 || p.memory != nil && p.memory.Left()
+	return p.budget.Held() > 0 || p.memory != nil && p.memory.Left() || p.guards != nil && p.guards.Left()
 }
 
 // quarantineBytes returns how many bytes of a heap stay in quarantine.

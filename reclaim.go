@@ -77,6 +77,9 @@ func (r *reclaimer) unkeptLocked(ctx context.Context, need int64, order func(a, 
 // without them. Where all of them have to go, they go heap by heap: to sort many
 // by their addresses would take longer than all else.
 func (r *reclaimer) inOrderLocked(ctx context.Context, need int64, kept bool, order func(a, b heap.Idle) int) (released int64, err error) {
+	if err := r.retry(); err != nil {
+		return 0, err
+	}
 	if _, err := r.heaps.settle(epoch.Peek); onlyLost(err) != nil {
 		return 0, err
 	}
@@ -168,10 +171,18 @@ func (r *reclaimer) everything() (leaks []Leak, err error) {
 	for _, h := range heaps {
 		errs = append(errs, h.releaseSegments())
 	}
-	if r.memory != nil {
-		errs = append(errs, r.memory.Retry())
+	return leaks, errors.Join(append(errs, r.retry())...)
+}
+
+// retry tries again to give back what the device refused to take.
+func (r *reclaimer) retry() error {
+	switch {
+	case r.memory != nil:
+		return r.memory.Retry()
+	case r.guards != nil:
+		return r.guards.Retry()
 	}
-	return leaks, errors.Join(errs...)
+	return nil
 }
 
 // forget drops what was noted of a heap that is not found by its stream any more, so that
@@ -186,7 +197,7 @@ func (r *reclaimer) forget(h *streamHeap) {
 // wait it leaves streams alone that have work under way, and with it those whose
 // work is not done when ctx is, which the error names.
 func (r *reclaimer) chunksLocked(ctx context.Context, need int64, wait bool) (released int64, err error) {
-	if err := r.memory.Retry(); err != nil {
+	if err := r.retry(); err != nil {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, r.idle.dropEmpty()) }()

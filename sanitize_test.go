@@ -649,4 +649,36 @@ func TestSanitizeCloseTriesAgain(t *testing.T) {
 	}
 }
 
+// TestGuardKeepsNothing: what a failing call leaves of guarded blocks goes back later, by
+// EmptyCache and by Close, and the block that could not be had costs nothing.
+func TestGuardKeepsNothing(t *testing.T) {
+	for _, empties := range []bool{false, true} {
+		for _, call := range []string{"AddressReserve", "MemCreate", "MemMap", "MemSetAccess", "MemUnmap", "MemRelease", "AddressFree"} {
+			for _, twice := range []bool{false, true} { // the call that undoes what it did, too
+				d := pooltest.NewWatched(t)
+				c := pooltest.Open(t, cupool.Config{Driver: d, Sanitize: cupool.Sanitizers{Guard: true, Quarantine: -1}})
+				p := pooltest.NewPrivate(t, c, cupool.PoolConfig{})
+				d.FailNth(call, 1, errRefused)
+				if twice {
+					d.FailAlways("MemUnmap", errRefused)
+				}
+				for _, c := range []*cupool.Pool{p, c} {
+					if b, err := c.Alloc(5000, nil); err == nil {
+						require.NoError(t, c.Free(b))
+					} else {
+						require.ErrorIs(t, err, errRefused, call)
+					}
+				}
+				d.Heal()
+				if empties {
+					require.NoError(t, errors.Join(p.EmptyCache(), c.EmptyCache()), call)
+					require.Zero(t, d.Held(), call)
+				}
+				require.NoError(t, errors.Join(p.Close(), c.Close()), call)
+				require.Empty(t, d.Leaks(), "%s, twice %v", call, twice)
+			}
+		}
+	}
+}
+
 var errRefused = errors.New("refused")

@@ -6,24 +6,25 @@ import (
 	"sync"
 
 	"github.com/cupool/cupool/device"
+	"github.com/cupool/cupool/internal/sizeclass"
+	"github.com/cupool/cupool/internal/vmem"
 )
 
 // Guards gives every block addresses of its own, between addresses that have no
 // memory: the device faults when it touches those. A block ends where its memory
-// does. It is safe for use from several goroutines.
+// does. What the device refuses to take back is tried again later. It is safe for use
+// from several goroutines.
 type Guards struct {
-	vm device.VirtualMemory
+	memory *vmem.Mapper
 
 	mu     sync.Mutex
 	blocks map[device.Ptr]guarded
-	left   []guarded // addresses that the device would not take back
 }
 
 // guarded is the addresses of a block.
 type guarded struct {
 	base   device.Ptr
-	memory int64 // bytes behind the first guard
-	mapped bool
+	memory vmem.Piece // behind the first guard; without a handle: it was taken away
 }
 
 // NewGuards returns the guards over a device, or ErrNotSupported.
@@ -32,38 +33,38 @@ func NewGuards(d any, name string) (*Guards, error) {
 	if !ok || vm.VMMGranularity() == 0 {
 		return nil, fmt.Errorf("cupool: Sanitize.Guard on %s, which has no virtual memory: %w", name, device.ErrNotSupported)
 	}
-	return &Guards{vm: vm, blocks: map[device.Ptr]guarded{}}, nil
+	pass := func(err error) error { return err }
+	return &Guards{memory: vmem.New(vm, name, 0, uncounted{}, pass), blocks: map[device.Ptr]guarded{}}, nil
 }
 
-// addresses returns how many addresses are reserved.
-func (g *Guards) addresses(x guarded) int64 { return x.memory + 2*g.vm.VMMGranularity() }
+// uncounted is a vmem.Budget of memory that the heap counts.
+type uncounted struct{}
+
+func (uncounted) Held() int64      { return 0 }
+func (uncounted) Take(int64) error { return nil }
+func (uncounted) Cancel(int64)     {}
+func (uncounted) Keep()            {}
+func (uncounted) Return(int64)     {}
+
+// addresses returns how many addresses are reserved for so much memory.
+func (g *Guards) addresses(memory int64) int64 { return memory + 2*g.memory.Granularity }
 
 // start returns where the memory begins.
-func (g *Guards) start(x guarded) device.Ptr { return x.base + device.Ptr(g.vm.VMMGranularity()) }
+func (g *Guards) start(x guarded) device.Ptr { return x.base + device.Ptr(g.memory.Granularity) }
 
 // Alloc returns size bytes of memory, a multiple of 512, with guards.
 func (g *Guards) Alloc(size int64) (device.Ptr, error) {
-	unit := g.vm.VMMGranularity()
-	x := guarded{memory: (size + unit - 1) / unit * unit}
+	x := guarded{memory: vmem.Piece{Size: sizeclass.RoundTo(size, g.memory.Granularity)}}
 	var err error
-	if x.base, err = g.vm.AddressReserve(g.addresses(x)); err != nil {
+	if x.base, err = g.memory.Reserve(g.addresses(x.memory.Size)); err != nil {
 		return 0, err
 	}
-	handle, err := g.vm.MemCreate(x.memory)
+	handles, err := g.memory.Create(g.start(x), []int64{x.memory.Size})
 	if err != nil {
-		return 0, errors.Join(err, g.vm.AddressFree(x.base, g.addresses(x)))
+		return 0, errors.Join(err, g.memory.Unreserve(x.base, g.addresses(x.memory.Size)))
 	}
-	if err = g.vm.MemMap(g.start(x), x.memory, handle); err == nil {
-		if err = g.vm.MemSetAccess(g.start(x), x.memory); err != nil {
-			err = errors.Join(err, g.vm.MemUnmap(g.start(x), x.memory))
-		}
-	}
-	err = errors.Join(err, g.vm.MemRelease(handle)) // it lives as long as it is mapped
-	if err != nil {
-		return 0, errors.Join(err, g.vm.AddressFree(x.base, g.addresses(x)))
-	}
-	x.mapped = true
-	p := g.start(x) + device.Ptr(x.memory-size)
+	x.memory.Handle = handles[0]
+	p := g.start(x) + device.Ptr(x.memory.Size-size)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.blocks[p] = x
@@ -76,33 +77,33 @@ func (g *Guards) Unmap(p device.Ptr) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	x, ok := g.blocks[p]
-	if !ok || !x.mapped {
+	if !ok || x.memory.Handle == 0 {
 		return nil
 	}
-	if err := g.vm.MemUnmap(g.start(x), x.memory); err != nil {
-		return fmt.Errorf("cupool: unmapping the guarded block at %v (%d bytes): %w", p, x.memory, err)
+	if err := g.memory.Unmap(g.start(x), x.memory.Size); err != nil {
+		return fmt.Errorf("cupool: the guarded block at %v: %w", p, err)
 	}
-	x.mapped = false
+	_ = g.memory.Release(x.memory) // where it fails, it is tried again
+	x.memory.Handle = 0
 	g.blocks[p] = x
 	return nil
 }
 
-// Free gives everything of a block back. What the device refuses to take is
-// tried again with the next block.
+// Free gives everything of a block back.
 func (g *Guards) Free(p device.Ptr, _ int64) error {
 	if err := g.Unmap(p); err != nil {
 		return err
 	}
 	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.left = append(g.left, g.blocks[p])
+	x := g.blocks[p]
 	delete(g.blocks, p)
-	var kept []guarded
-	for _, x := range g.left {
-		if g.vm.AddressFree(x.base, g.addresses(x)) != nil {
-			kept = append(kept, x)
-		}
-	}
-	g.left = kept
+	g.mu.Unlock()
+	_ = g.memory.Unreserve(x.base, g.addresses(x.memory.Size)) // as in Unmap
 	return nil
 }
+
+// Retry tries again to give back what the device refused to take.
+func (g *Guards) Retry() error { return g.memory.Retry() }
+
+// Left reports whether there is something to Retry.
+func (g *Guards) Left() bool { return g.memory.Left() }
