@@ -200,10 +200,13 @@ func (c *Pool) Err() error {
 }
 
 // Sync waits until everything is done that was submitted to the streams of the
-// allocator, as Stream.Sync does for one.
+// allocator, as Stream.Sync does for one. It fails as that does.
 func (c *Pool) Sync() error {
 	if err := c.made("synchronize"); err != nil {
 		return err
+	}
+	if c.closed.Load() {
+		return fmt.Errorf("cupool: synchronize: %w", ErrClosed)
 	}
 	ctx, cancel := c.dev.waiting(context.Background())
 	defer cancel()

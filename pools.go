@@ -78,6 +78,9 @@ func (c *Pool) NewPool(cfg PoolConfig) (*Pool, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
+	if c.closed.Load() {
+		return nil, fmt.Errorf("cupool: new pool on %s: %w", c.driver.Name(), ErrClosed)
+	}
 	p := c.unopened(cfg)
 	if err := p.begin(cfg.NoSplit); err != nil {
 		return nil, err

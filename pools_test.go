@@ -331,6 +331,7 @@ func TestPoolClose(t *testing.T) {
 		require.ErrorIs(t, c.Free(x), cupool.ErrForeignPointer)
 		require.ErrorIs(t, p.Free(y), cupool.ErrClosed)
 		require.NoError(t, s.Sync(), "streams stay")
+		afterClose(t, p)
 		require.Equal(t, []*cupool.Pool{q}, c.Pools())
 
 		pooltest.Alloc(t, q, 1, s)
@@ -341,7 +342,32 @@ func TestPoolClose(t *testing.T) {
 		_, err = q.Alloc(1, nil)
 		require.ErrorIs(t, err, cupool.ErrClosed)
 		require.ErrorIs(t, s.Sync(), cupool.ErrClosed)
+		afterClose(t, q)
+		afterClose(t, c)
 	})
+}
+
+// afterClose has calls of a pool that is closed fail with ErrClosed.
+func afterClose(t *testing.T, p *cupool.Pool) {
+	t.Helper()
+	for what, call := range map[string]func() error{
+		"AdoptStream":  func() error { return testkit.Second(p.AdoptStream(7)) },
+		"Alloc":        func() error { return testkit.Second(p.Alloc(1, nil)) },
+		"Close":        p.Close,
+		"EmptyCache":   p.EmptyCache,
+		"Err":          p.Err,
+		"NewPool":      func() error { return testkit.Second(p.NewPool(cupool.PoolConfig{})) },
+		"NewStream":    func() error { return testkit.Second(p.NewStream()) },
+		"Reserve":      func() error { return p.Reserve(1, nil) },
+		"Reset":        p.Reset,
+		"SetSoftLimit": func() error { return p.SetSoftLimit(0) },
+		"StartHistory": func() error { return p.StartHistory(cupool.History{}) },
+		"Sync":         p.Sync,
+		"Trim":         func() error { return testkit.Second(p.Trim(0)) },
+		"Wake":         p.Wake,
+	} {
+		require.ErrorIs(t, call(), cupool.ErrClosed, what)
+	}
 }
 
 // TestPoolStreamClosed: a stream that is closed ends for all members; their
