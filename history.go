@@ -91,7 +91,7 @@ func (d *deviceState) stay(size int64) (s block.Stay, ok bool) {
 func (c *pool) note(k snapshot.Kind, s StreamHandle, p Ptr, size int64) {
 	if c.dev.history.On() {
 		stack := origins.Here()
-		c.dev.history.Add(history.Event{Kind: k, Address: uint64(p), Size: size, Stream: s, Pool: c.name, Weight: 1, Stack: &stack})
+		c.dev.history.Add(history.Event{Kind: k, Address: uint64(p), Size: size, Stream: s, Pool: c.name, ID: c.id, Weight: 1, Stack: &stack})
 	}
 }
 
@@ -108,7 +108,7 @@ func (t *heapTable) noteChange(owner uint32, k heap.Change, at Ptr, size int64) 
 func (h *streamHeap) noteBlock(k snapshot.Kind, id block.ID, b *block.Block, weight float64, label string, stack *origins.Stack) {
 	if weight > 0 {
 		h.c.dev.history.Add(history.Event{
-			Kind: k, Address: b.Addr(), Size: b.Requested(), Stream: h.streamOfLocked(id).handle, Pool: h.c.name, Label: label, Weight: weight, Stack: stack,
+			Kind: k, Address: b.Addr(), Size: b.Requested(), Stream: h.streamOfLocked(id).handle, Pool: h.c.name, ID: h.c.id, Label: label, Weight: weight, Stack: stack,
 		})
 	}
 }

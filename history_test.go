@@ -473,3 +473,31 @@ func TestRecordStacks(t *testing.T) {
 	require.Equal(t, 3, strings.Count(err.Error(), "block, "))
 	require.Contains(t, err.Error(), "leaked 3 blocks, 30 MiB")
 }
+
+// TestHistoryOfPoolsOfOneName: a snapshot has the events and totals of its own pool, not those of
+// others of its name, open or closed.
+func TestHistoryOfPoolsOfOneName(t *testing.T) {
+	c := pooltest.Open(t, cupool.Config{History: &cupool.History{SampleBytes: 1}})
+	add := func(n int) *cupool.Pool {
+		p := pooltest.NewPrivate(t, c, cupool.PoolConfig{Name: "twin"})
+		for range n {
+			require.NoError(t, p.Free(pooltest.Alloc(t, p, 5000, nil)))
+		}
+		return p
+	}
+	require.NoError(t, add(100).Close())
+	for n, p := range map[int]*cupool.Pool{3: add(3), 5: add(5)} {
+		s, allocs, total := p.Snapshot(), 0, 0.0
+		for _, e := range s.Events {
+			require.Equal(t, "twin", e.Pool)
+			if e.Kind == snapshot.Alloc {
+				allocs++
+			}
+		}
+		for _, x := range s.Totals {
+			total += x.Allocations
+		}
+		require.Equal(t, []any{n, float64(n)}, []any{allocs, total})
+	}
+	require.NoError(t, c.Close())
+}

@@ -52,7 +52,7 @@ func (c *Pool) snapshotOf(tour *tour) Snapshot {
 	}
 	tour.each(func(x *piece) { p.add(tour, x) })
 	s := Snapshot{Device: c.driver.Name(), Pool: c.name, Segments: p.summed()}
-	c.dev.history.Copy(0, last).Of(&s)
+	c.dev.history.Copy(0, last).Of(&s, c.id)
 	return s
 }
 

@@ -56,6 +56,7 @@ type Event struct {
 	Size    int64 // bytes
 	Stream  device.Stream
 	Pool    string
+	ID      uint32 // of the pool; no other one has it, as names may be given again
 	Label   string
 	Weight  float64
 	Stack   *origins.Stack // nil: none
@@ -71,6 +72,7 @@ type record struct {
 	pool    string
 	label   string
 	stack   uint32 // in Log.stacks
+	id      uint32 // of the pool
 	kind    uint8  // in kinds
 }
 
@@ -145,7 +147,7 @@ func (l *Log) Add(e Event) uint64 {
 	}
 	r := record{
 		time: at.UnixNano(), address: e.Address, size: e.Size, stream: e.Stream, weight: e.Weight,
-		pool: e.Pool, label: e.Label, stack: l.stacks.add(e.Stack), kind: kindOf(e.Kind),
+		pool: e.Pool, id: e.ID, label: e.Label, stack: l.stacks.add(e.Stack), kind: kindOf(e.Kind),
 	}
 	if e.Kind == snapshot.Alloc {
 		l.totals.add(&l.stacks, r)
@@ -234,15 +236,15 @@ func (c *Copy) Events() (out []snapshot.Event) {
 	return out
 }
 
-// Of fills in the events and totals of the snapshot's pool.
-func (c *Copy) Of(s *snapshot.Snapshot) {
+// Of fills in the events and totals of a pool, whose snapshot it is.
+func (c *Copy) Of(s *snapshot.Snapshot, id uint32) {
 	for i := range c.events {
-		if c.events[i].of.pool == s.Pool {
+		if c.events[i].of.id == id {
 			s.Events = append(s.Events, c.event(i))
 		}
 	}
 	for _, x := range c.totals {
-		if t := &x.of; t.pool == s.Pool {
+		if t := &x.of; t.id == id {
 			s.Totals = append(s.Totals, snapshot.Total{Stack: c.frames(x.at), Label: t.label, Allocations: t.allocations, Bytes: t.bytes})
 		}
 	}

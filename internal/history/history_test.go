@@ -146,16 +146,16 @@ func TestRing(t *testing.T) {
 	l.Start(Settings{3, 1})
 	require.Empty(t, l.Copy(0, math.MaxUint64).Events())
 	stack := func() *origins.Stack { return here() }() // of this function
-	require.EqualValues(t, 6, l.Add(Event{Kind: snapshot.Alloc, Size: 7, Stack: stack, Weight: 2, Pool: "p", Label: "l"}))
+	require.EqualValues(t, 6, l.Add(Event{Kind: snapshot.Alloc, Size: 7, Stack: stack, Weight: 2, Pool: "p", ID: 7, Label: "l"}))
 	e := l.Copy(0, math.MaxUint64).Events()[0]
 	require.Contains(t, e.Stack.String(), "history.TestRing")
 	s := snapshot.Snapshot{Pool: "p"}
-	l.Copy(0, math.MaxUint64).Of(&s)
+	l.Copy(0, math.MaxUint64).Of(&s, 7)
 	require.Equal(t, []snapshot.Event{e}, s.Events)
 	require.Equal(t, []snapshot.Total{{Stack: e.Stack, Label: "l", Allocations: 2, Bytes: 14}}, s.Totals)
-	other := snapshot.Snapshot{}
-	l.Copy(0, math.MaxUint64).Of(&other)
-	require.Empty(t, other)
+	other := snapshot.Snapshot{Pool: "p"} // of the same name
+	l.Copy(0, math.MaxUint64).Of(&other, 8)
+	require.Equal(t, snapshot.Snapshot{Pool: "p"}, other)
 }
 
 // Totals of more stacks and labels than are kept are summed up.

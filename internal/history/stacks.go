@@ -88,8 +88,8 @@ func Frames(s *origins.Stack, allocator string) (out snapshot.Stack) {
 type totals map[totalKey]*totalOf
 
 type totalKey struct {
-	stack       uint32
-	pool, label string
+	stack, id uint32 // of the pool
+	label     string
 }
 
 type totalOf struct {
@@ -100,10 +100,10 @@ type totalOf struct {
 const maxTotals = 1 << 14
 
 func (t totals) add(s *stacks, r record) {
-	k := totalKey{r.stack, r.pool, r.label}
+	k := totalKey{r.stack, r.id, r.label}
 	x := t[k]
 	if x == nil && len(t) >= maxTotals {
-		k = totalKey{pool: r.pool}
+		k = totalKey{id: r.id}
 		x = t[k]
 	}
 	if x == nil {
