@@ -91,6 +91,7 @@ func exact(op string) bool {
 // it does in place to a copy of a is the same.
 func (ops *Ops) elementwise(op string, f BinaryOp, a, b tensor.Tensor, opts []tensor.FuncOpt, o operand.Options, dt tensor.Dtype, reusable bool) (tensor.Tensor, error) {
 	defer operand.KeepAlive(a, b)
+	fit(&o, dt, a, b)
 	if r, ok, err := ops.gpu.Binary(op, a, b, &o, dt); ok {
 		return r, err
 	}
@@ -123,6 +124,23 @@ func (ops *Ops) elementwise(op string, f BinaryOp, a, b tensor.Tensor, opts []te
 		})
 	}
 	return ops.run(op, compute, opts, a, b)
+}
+
+// fit gives the tensor that options name for the result of an elementwise operation on ts
+// their shape, where it has as many elements in another. StdEng does so too, and then takes
+// its elements for ones in the order of the operands'.
+func fit(o *operand.Options, dt tensor.Dtype, ts ...tensor.Tensor) {
+	dst, ok := o.Destination(ts[0]).(*tensor.Dense)
+	shape := ts[0].Shape()
+	if !ok || operand.IsNil(dst) || dst.Dtype() != dt || dst.Shape().Eq(shape) || dst.MemSize() != uintptr(shape.TotalSize())*dt.Size() {
+		return
+	}
+	for _, t := range ts {
+		if t.Dtype() != ts[0].Dtype() || !t.Shape().Eq(shape) {
+			return
+		}
+	}
+	_ = dst.Reshape(shape.Clone()...) // of a view with gaps StdEng says why not
 }
 
 // destination returns the tensor that options name for the result of an elementwise
@@ -222,6 +240,7 @@ func (ops *Ops) BetweenScalar(op string, f ScalarOp, t tensor.Tensor, s interfac
 // elementwiseScalar is elementwise with a scalar.
 func (ops *Ops) elementwiseScalar(op string, f ScalarOp, t tensor.Tensor, s interface{}, leftTensor bool, opts []tensor.FuncOpt, o operand.Options, dt tensor.Dtype, reusable bool) (tensor.Tensor, error) {
 	defer operand.KeepAlive(t)
+	fit(&o, dt, t)
 	if r, ok, err := ops.gpu.BinaryScalar(op, t, s, leftTensor, &o, dt); ok {
 		return r, err
 	}
@@ -269,6 +288,7 @@ func (ops *Ops) Unary(op string, f UnaryOp, a tensor.Tensor, opts []tensor.FuncO
 	}
 	defer operand.KeepAlive(a)
 	o := operand.ParseOptions(opts)
+	fit(&o, a.Dtype(), a)
 	if r, ok, err := ops.gpu.Function(op, a, &o); ok {
 		return r, err
 	}
@@ -321,6 +341,7 @@ func (ops *Ops) Map(fn interface{}, a tensor.Tensor, opts []tensor.FuncOpt) (ten
 	}
 	defer operand.KeepAlive(a)
 	o := operand.ParseOptions(opts)
+	fit(&o, a.Dtype(), a)
 	compute := func(h []tensor.Tensor, opts []tensor.FuncOpt) (tensor.Tensor, error) {
 		return tensor.StdEng{}.Map(fn, h[0], opts...)
 	}

@@ -402,3 +402,50 @@ func TestGPURowBroadcast(t *testing.T) {
 	require.Error(t, err)
 	e.FreeAll(x, row, column, short)
 }
+
+// TestReuseOfAnotherShape: a tensor of as many elements gets the operand's shape, and the
+// elements that a new result has, whatever the order of either.
+func TestReuseOfAnotherShape(t *testing.T) {
+	ops := map[string]func(e *bench, a tensor.Tensor, opts ...tensor.FuncOpt) (tensor.Tensor, error){
+		"Add": func(e *bench, a tensor.Tensor, opts ...tensor.FuncOpt) (tensor.Tensor, error) {
+			return e.Add(a, a, opts...)
+		},
+		"MulScalar": func(e *bench, a tensor.Tensor, opts ...tensor.FuncOpt) (tensor.Tensor, error) {
+			return e.MulScalar(a, 3.0, true, opts...)
+		},
+		"GtScalar": func(e *bench, a tensor.Tensor, opts ...tensor.FuncOpt) (tensor.Tensor, error) {
+			return e.GtScalar(a, 2.0, true, append(opts, tensor.AsSameType())...)
+		},
+		"Neg": func(e *bench, a tensor.Tensor, opts ...tensor.FuncOpt) (tensor.Tensor, error) {
+			return e.Neg(a, opts...)
+		},
+		"Clamp": func(e *bench, a tensor.Tensor, opts ...tensor.FuncOpt) (tensor.Tensor, error) {
+			return e.Clamp(a, 2.0, 4.0, opts...)
+		},
+		"Map": func(e *bench, a tensor.Tensor, opts ...tensor.FuncOpt) (tensor.Tensor, error) {
+			return e.Map(func(x float64) float64 { return 2 * x }, a, opts...)
+		},
+		"SoftMax": func(e *bench, a tensor.Tensor, opts ...tensor.FuncOpt) (tensor.Tensor, error) {
+			return e.SoftMax(a, 1, opts...)
+		},
+	}
+	order := map[string][]tensor.ConsOpt{"row-major": nil, "column-major": {tensor.AsFortran(nil)}}
+	both(t, func(t *testing.T, e *bench) {
+		all := e.Scope()
+		for from, order1 := range order {
+			a := must(e.FromHost(tensor.New(append([]tensor.ConsOpt{tensor.WithShape(3, 2), tensor.WithBacking([]float64{1, 2, 3, 4, 5, 6})}, order1...)...)))
+			for to, order2 := range order {
+				for name, f := range ops {
+					what := name + " of " + from + " to " + to
+					dst := must(e.FromHost(tensor.New(append([]tensor.ConsOpt{tensor.WithShape(2, 3), tensor.Of(tensor.Float64)}, order2...)...)))
+					r, err := f(e, a, tensor.WithReuse(dst))
+					require.NoError(t, err, what)
+					require.Same(t, dst, r, what)
+					require.Equal(t, tensor.Shape{3, 2}, dst.Shape(), what)
+					require.InDeltaSlice(t, e.As64(must(f(e, a))), e.As64(dst), 1e-9, what)
+				}
+			}
+		}
+		require.NoError(t, all.Close())
+	})
+}

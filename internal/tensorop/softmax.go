@@ -117,6 +117,7 @@ func (ops *Ops) soft(op string, f func(h []tensor.Tensor, opts ...tensor.FuncOpt
 		}
 		return r, err
 	}
+	fit(&o, x.Dtype(), x)
 	direct := ops.m.HostAccessible() && ops.serves(ts...) // StdEng reads all of them in the order of memory
 	for _, t := range ts {
 		direct = direct && operand.IsContiguous(t)
