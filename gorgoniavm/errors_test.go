@@ -19,6 +19,7 @@ func TestNewErrors(t *testing.T) {
 	for name, f := range map[string]func() (*gorgoniavm.VM, error){
 		"no graph":        func() (*gorgoniavm.VM, error) { return gorgoniavm.New(nil, e) },
 		"no engine":       func() (*gorgoniavm.VM, error) { return gorgoniavm.New(c.g, nil) },
+		"the zero engine": func() (*gorgoniavm.VM, error) { return gorgoniavm.New(c.g, new(cupool.Engine)) },
 		"a foreign node":  func() (*gorgoniavm.VM, error) { return gorgoniavm.New(c.g, e, gorgoniavm.Keep(other.x)) },
 		"a nil node":      func() (*gorgoniavm.VM, error) { return gorgoniavm.New(c.g, e, gorgoniavm.Watch(nil)) },
 		"a foreign bound": func() (*gorgoniavm.VM, error) { return gorgoniavm.New(c.g, e, gorgoniavm.BindDualValues(other.x)) },

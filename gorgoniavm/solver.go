@@ -53,7 +53,7 @@ func KeepGradients() SolverOption {
 // RMSProp, Adam or AdamW. It fails with a *cupool.ConfigError for a number out
 // of its range, and without an engine or method.
 func NewSolver(eng *cupool.Engine, m Method, opts ...SolverOption) (*Solver, error) {
-	if eng == nil {
+	if eng.Allocator() == nil {
 		return nil, &cupool.ConfigError{Field: "Engine", Value: nil, Reason: "a solver needs one"}
 	}
 	if m == nil {

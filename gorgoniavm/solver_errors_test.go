@@ -33,8 +33,10 @@ func TestSolverConfigErrors(t *testing.T) {
 		_, err := gorgoniavm.NewSolver(eng, m)
 		require.ErrorIs(t, err, cupool.ErrInvalidConfig, "%+v", m)
 	}
-	_, err := gorgoniavm.NewSolver(nil, gorgoniavm.SGD{})
-	require.ErrorIs(t, err, cupool.ErrInvalidConfig)
+	for _, none := range []*cupool.Engine{nil, {}} {
+		_, err := gorgoniavm.NewSolver(none, gorgoniavm.SGD{})
+		require.ErrorIs(t, err, cupool.ErrInvalidConfig)
+	}
 }
 
 func TestSolverStepErrors(t *testing.T) {

@@ -33,7 +33,7 @@ var _ gorgonia.Solver = (*StockSolver)(nil)
 // without an engine or solver.
 func NewStockSolver(e *cupool.Engine, s gorgonia.Solver) (*StockSolver, error) {
 	switch {
-	case e == nil:
+	case e.Allocator() == nil:
 		return nil, &cupool.ConfigError{Field: "Engine", Value: nil, Reason: "a solver's memory needs one"}
 	case s == nil:
 		return nil, &cupool.ConfigError{Field: "Solver", Value: nil, Reason: "there has to be one"}

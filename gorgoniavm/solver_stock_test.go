@@ -44,9 +44,11 @@ func (f failing) Step([]gorgonia.ValueGrad) error {
 
 func TestStockSolverErrors(t *testing.T) {
 	eng, pool := newMeter(t)
-	_, err := gorgoniavm.NewStockSolver(nil, gorgonia.NewVanillaSolver())
-	require.ErrorIs(t, err, cupool.ErrInvalidConfig)
-	_, err = gorgoniavm.NewStockSolver(eng, nil)
+	for _, none := range []*cupool.Engine{nil, {}} {
+		_, err := gorgoniavm.NewStockSolver(none, gorgonia.NewVanillaSolver())
+		require.ErrorIs(t, err, cupool.ErrInvalidConfig)
+	}
+	_, err := gorgoniavm.NewStockSolver(eng, nil)
 	require.ErrorIs(t, err, cupool.ErrInvalidConfig)
 	boom := errors.New("boom")
 	s, err := gorgoniavm.NewStockSolver(eng, failing{eng, boom})

@@ -58,7 +58,7 @@ func New(g *gorgonia.ExprGraph, e *cupool.Engine, opts ...Option) (*VM, error) {
 	if g == nil {
 		return nil, &cupool.ConfigError{Field: "graph", Reason: "a VM needs one"}
 	}
-	if e == nil {
+	if e.Allocator() == nil {
 		return nil, &cupool.ConfigError{Field: "engine", Reason: "a VM needs one"}
 	}
 	var c config
