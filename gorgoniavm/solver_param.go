@@ -80,6 +80,8 @@ func floats[T float32 | float64](p unsafe.Pointer, n int) []T {
 	return unsafe.Slice((*T)(p), n)
 }
 
+var errNoNode = fmt.Errorf("no node: %w", cupool.ErrNotSupported)
+
 func isNoNode(n gorgonia.ValueGrad) bool {
 	node, ok := n.(*gorgonia.Node)
 	return n == nil || ok && node == nil
@@ -87,7 +89,7 @@ func isNoNode(n gorgonia.ValueGrad) bool {
 
 func valueAndGrad(n gorgonia.ValueGrad) (w, g gorgonia.Value, err error) {
 	if isNoNode(n) {
-		return nil, nil, fmt.Errorf("no node: %w", cupool.ErrNotSupported)
+		return nil, nil, errNoNode
 	}
 	if w = n.Value(); w == nil {
 		return nil, nil, fmt.Errorf("no value: %w", cupool.ErrNotSupported)

@@ -42,13 +42,19 @@ func NewStockSolver(e *cupool.Engine, s gorgonia.Solver) (*StockSolver, error) {
 }
 
 // Step implements gorgonia.Solver. It fails with what the solver says, with
-// cupool.ErrOutOfMemory when the pool is full, and with cupool.ErrClosed.
+// cupool.ErrOutOfMemory when the pool is full, with cupool.ErrClosed, and with a
+// *SolverError around cupool.ErrNotSupported for a node that is nil.
 func (s *StockSolver) Step(model []gorgonia.ValueGrad) (err error) {
 	if s == nil || s.e == nil {
 		return errNone("StockSolver")
 	}
 	if s.closed {
 		return fmt.Errorf("gorgoniavm: solver: %w", cupool.ErrClosed)
+	}
+	for i, n := range model {
+		if isNoNode(n) {
+			return &SolverError{Index: i, Err: errNoNode}
+		}
 	}
 	scope := s.e.Scope()
 	defer func() { err = errors.Join(err, s.leave(scope, model)) }() // the solver may panic

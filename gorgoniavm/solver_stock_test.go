@@ -120,6 +120,23 @@ func TestStockSolverWithVM(t *testing.T) {
 	})
 }
 
+// A node that is nil is an error, and the steps' memory goes back.
+func TestStockSolverNoNode(t *testing.T) {
+	eng, pool := newMeter(t)
+	s, err := gorgoniavm.NewStockSolver(eng, gorgonia.NewVanillaSolver())
+	require.NoError(t, err)
+	good := &weight{value: gorgonia.NewF64(1), grad: gorgonia.NewF64(1)}
+	for _, none := range []gorgonia.ValueGrad{nil, (*gorgonia.Node)(nil)} {
+		var se *gorgoniavm.SolverError
+		require.ErrorAs(t, s.Step([]gorgonia.ValueGrad{good, none}), &se)
+		require.Equal(t, 1, se.Index)
+		require.ErrorIs(t, se, cupool.ErrNotSupported)
+		require.Equal(t, 1.0, good.value.Data(), "nothing has moved")
+	}
+	require.NoError(t, s.Close())
+	require.Zero(t, pool.Stats().All.Allocation.Current)
+}
+
 // A tape machine that copies values into what nodes hold (TraceExec) runs on a graph
 // that a VM has had.
 func TestTraced(t *testing.T) {
