@@ -135,20 +135,16 @@ func TestEngineMemcpy(t *testing.T) {
 		require.NoError(t, e.Memcpy(a, tensor.New(tensor.Of(tensor.Byte), tensor.WithShape(0))), "nothing")
 		require.NoError(t, e.Memcpy(nil, a))
 
-		if e.Far {
-			beyond := rawMemory{a.Uintptr() + 4, n}
-			require.ErrorIs(t, e.Memcpy(beyond, onHost(want)), cupool.ErrInvalidRange)
-			require.ErrorIs(t, e.Memcpy(onHost(want), beyond), cupool.ErrInvalidRange)
-			require.ErrorIs(t, e.Memcpy(b, beyond), cupool.ErrInvalidRange)
-		}
+		beyond := rawMemory{a.Uintptr() + 4, n}
+		require.ErrorIs(t, e.Memcpy(beyond, onHost(want)), cupool.ErrInvalidRange)
+		require.ErrorIs(t, e.Memcpy(onHost(want), beyond), cupool.ErrInvalidRange)
+		require.ErrorIs(t, e.Memcpy(b, beyond), cupool.ErrInvalidRange)
 		freed := rawMemory{a.Uintptr(), n}
 		require.NoError(t, e.Free(a, int64(n)))
-		if e.Far {
-			require.ErrorIs(t, e.Memcpy(freed, onHost(want)), cupool.ErrUseAfterFree)
-			require.ErrorIs(t, e.Memcpy(onHost(want), freed), cupool.ErrUseAfterFree)
-			e.Memclr(freed)
-			require.ErrorIs(t, e.Sync(), cupool.ErrUseAfterFree, "Memclr's error")
-		}
+		require.ErrorIs(t, e.Memcpy(freed, onHost(want)), cupool.ErrUseAfterFree)
+		require.ErrorIs(t, e.Memcpy(onHost(want), freed), cupool.ErrUseAfterFree)
+		e.Memclr(freed)
+		require.ErrorIs(t, e.Sync(), cupool.ErrUseAfterFree, "Memclr's error")
 		require.NoError(t, e.Sync())
 		require.NoError(t, e.Free(b, int64(n)))
 	})
@@ -192,11 +188,9 @@ func TestEngineMemset(t *testing.T) {
 		require.NoError(t, e.Memset(onHost(got), uint8(5)))
 		require.Equal(t, uint8(5), got[8])
 		require.NoError(t, e.Free(m, 9))
-		if e.Far {
-			require.ErrorIs(t, e.Memset(m, pixel{}), cupool.ErrUseAfterFree)
-			require.ErrorIs(t, e.Memset(m, pixel{1, 1, 1}), cupool.ErrUseAfterFree)
-			require.ErrorIs(t, e.Memset(m, pixel{1, 2, 1}), cupool.ErrUseAfterFree)
-		}
+		require.ErrorIs(t, e.Memset(m, pixel{}), cupool.ErrUseAfterFree)
+		require.ErrorIs(t, e.Memset(m, pixel{1, 1, 1}), cupool.ErrUseAfterFree)
+		require.ErrorIs(t, e.Memset(m, pixel{1, 2, 1}), cupool.ErrUseAfterFree)
 	})
 }
 
@@ -218,10 +212,8 @@ func TestEngineAccessible(t *testing.T) {
 		_, err = e.Accessible(tensor.New(tensor.Of(tensor.Byte), tensor.WithShape(0)))
 		require.NoError(t, err)
 		require.NoError(t, e.Free(m, 100))
-		if e.Far {
-			_, err = e.Accessible(m)
-			require.ErrorIs(t, err, cupool.ErrUseAfterFree)
-		}
+		_, err = e.Accessible(m)
+		require.ErrorIs(t, err, cupool.ErrUseAfterFree)
 	})
 }
 

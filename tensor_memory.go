@@ -73,12 +73,17 @@ func (e *Engine) errNotMaterialized() error {
 	return fmt.Errorf("tensor's Materialize of a view with gaps did not copy its elements, which lie in memory of %s that the CPU cannot touch; Engine.Materialize does: %w", e.d.Name(), ErrNotSupported)
 }
 
-// checkMemory is blockOf's error where mem is a tensor. It fails with ErrNotSupported for a
-// stranger's.
+// checkMemory is blockOf's error where mem is a tensor, and inPool's for other memory. It
+// fails with ErrNotSupported for a stranger's tensor.
 func (e *Engine) checkMemory(mem tensor.Memory) error {
 	d, ok := mem.(*tensor.Dense)
 	if !ok {
-		return nil
+		p, n := operand.Extent(mem)
+		if n == 0 {
+			return nil
+		}
+		_, err := e.inPool(p, n)
+		return err
 	}
 	if o := e.stranger(d); o != nil {
 		return fmt.Errorf("the CPU cannot touch the memory of a tensor of another engine, %v; Copy takes it: %w", o, ErrNotSupported)
@@ -100,13 +105,18 @@ func (e *Engine) stranger(t tensor.Tensor) *Engine {
 	return o
 }
 
-// onDevice reports whether [p, p+n) is pool memory that the CPU cannot touch.
-// Addresses that the allocator does not know are the host's. It fails with
-// ErrUseAfterFree, or ErrInvalidRange when the range leaves its block.
+// onDevice is inPool where the CPU cannot touch the memory, and false elsewhere.
 func (e *Engine) onDevice(p Ptr, n int64) (bool, error) {
 	if e.accessible {
 		return false, nil
 	}
+	return e.inPool(p, n)
+}
+
+// inPool reports whether [p, p+n) is pool memory. Addresses that the allocator does
+// not know are the host's. It fails with ErrUseAfterFree, or ErrInvalidRange when the
+// range leaves its block.
+func (e *Engine) inPool(p Ptr, n int64) (bool, error) {
 	b, err := e.lookup(p)
 	switch {
 	case errors.Is(err, ErrForeignPointer):
@@ -122,11 +132,11 @@ func (e *Engine) onDevice(p Ptr, n int64) (bool, error) {
 // zero clears memory: who reads it next, in the order of the stream or, where that is
 // possible, on the CPU, reads zeros.
 func (e *Engine) zero(p Ptr, n int64) error {
-	dev, err := e.onDevice(p, n)
+	own, err := e.inPool(p, n)
 	if err != nil {
 		return engineError("zero", err)
 	}
-	return e.clear(p, n, dev || n >= zeroOnStream && e.owns(p))
+	return e.clear(p, n, own && (!e.accessible || n >= zeroOnStream))
 }
 
 // clear is zero of memory that is known to be the pool's if the stream is to
