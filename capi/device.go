@@ -29,6 +29,7 @@ type gpu struct {
 	driver   *driver
 	root     *cupool.Pool
 	access   poolaccess.Access
+	memory   int64    // the device's memory in bytes
 	ownOrder bool     // nobody has said an idle_order
 	streams  sync.Map // handle to *cupool.Stream; the pool knows whether that is open
 
@@ -129,6 +130,9 @@ func open(ordinal int, set settingsOf, isNew bool) (*gpu, error) {
 
 // begin makes the pool.
 func (g *gpu) begin(cfg cupool.Config) (err error) {
+	if _, g.memory, err = g.driver.MemInfo(); err != nil {
+		return err
+	}
 	set := bound{cfg.Limit, cfg.Fraction}
 	cfg.Limit, cfg.Fraction, cfg.NoEnvironment = 0, 0, true // which was read; the program may change the limits
 	cfg.Driver, cfg.BeforeGrow, cfg.OnOutOfMemory = g.driver, g.beforeGrow, g.onOOM
@@ -157,11 +161,7 @@ func (g *gpu) changeBounds(settings, changed bound) error {
 	case changed.bytes < 0:
 		return faultf(C.CUPOOL_ERROR_INVALID, "the limit is larger than any device")
 	case b.part > 0:
-		_, total, err := g.driver.MemInfo()
-		if err != nil {
-			return err
-		}
-		if limit = max(1, int64(b.part*float64(total))); b.bytes > 0 {
+		if limit = max(1, int64(b.part*float64(g.memory))); b.bytes > 0 {
 			limit = min(limit, b.bytes)
 		}
 	}
@@ -174,20 +174,16 @@ func (g *gpu) changeBounds(settings, changed bound) error {
 }
 
 // fraction returns the part of the device's memory that may be reserved.
-func (g *gpu) fraction() (float64, error) {
-	_, total, err := g.driver.MemInfo()
-	if err != nil {
-		return 0, err
-	}
+func (g *gpu) fraction() float64 {
 	g.mu.RLock()
 	defer g.mu.RUnlock()
 	switch {
 	case g.part > 0:
-		return g.part, nil
+		return g.part
 	case g.limit == 0:
-		return 1, nil
+		return 1
 	}
-	return min(1, float64(g.limit)/float64(total)), nil
+	return min(1, float64(g.limit)/float64(g.memory))
 }
 
 // openCUDA opens a device, with memory for other processes where it can have that.
@@ -426,9 +422,7 @@ func cupoolGoFraction(t *C.thread, ordinal C.int, fraction *C.double) (st C.cupo
 	defer caught(t, &st)
 	g, err := of(ordinal)
 	if err == nil {
-		var part float64
-		part, err = g.fraction()
-		*fraction = C.double(part)
+		*fraction = C.double(g.fraction())
 	}
 	return done(t, err)
 }

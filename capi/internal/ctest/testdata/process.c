@@ -212,6 +212,22 @@ static void failures(void) {
   }
 }
 
+/* What a failing call changes: nothing. */
+static void unchanged(void) {
+  void (*fail)(const char *, int, int, int) = (void (*)(const char *, int, int, int))driver("fakecuda_fail");
+  char before[8192], after[8192];
+  OK(cupool_set_fraction(0, 0.5));
+  OK(cupool_settings(0, before, sizeof before, NULL));
+  for (int call = 1; call < 9; call++) {
+    fail("cuMemGetInfo_v2", call, 999, 1);
+    cupool_status status = cupool_configure(0, "fraction:0.25,divisions:4");
+    ((void (*)(void))driver("fakecuda_reset"))();
+    OK(cupool_settings(0, after, sizeof after, NULL));
+    CHECK((status == CUPOOL_OK) == (strcmp(before, after) != 0));
+    if (status == CUPOOL_OK) OK(cupool_configure(0, "fraction:0,divisions:1"));
+  }
+}
+
 /* Settings of the environment, as it was when the library was loaded, and what changes them. */
 static char *self;
 static void environment(void) {
@@ -253,7 +269,7 @@ int main(int argc, char **argv) {
     void (*run)(void);
   } all[] = {{"forks", forks},     {"exits", exits},   {"shutdown", shutdown}, {"signals", signals},
              {"panics", panics},   {"failures", failures}, {"before", handler_before},
-             {"environment", environment}};
+             {"unchanged", unchanged}, {"environment", environment}};
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
     if (strcmp(argv[1], all[i].name) == 0) {
       all[i].run();
