@@ -19,6 +19,7 @@ import (
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/cuda"
 	"github.com/cupool/cupool/debug"
+	"github.com/cupool/cupool/internal/confenv"
 	"github.com/cupool/cupool/internal/cudadrv"
 	"github.com/cupool/cupool/internal/poolaccess"
 )
@@ -219,13 +220,16 @@ func (set settingsOf) config() (cfg cupool.Config, ownOrder bool, err error) {
 	if cfg, err = cupool.ParseAllocConf(set.text); err != nil {
 		return cfg, false, err
 	}
-	cfg.Limit, cfg.Fraction = cmp.Or(set.limit, cfg.Limit), cmp.Or(set.fraction, cfg.Fraction)
 	var list []cupool.Setting
 	if !set.noEnvironment {
 		if cfg, list, err = cupool.ConfigFromEnv(cfg); err != nil {
 			return cfg, false, err
 		}
+		if cfg, err = named.Change(cfg, set.text, all); err != nil { // the environment has filled in what the text sets to 0
+			return cfg, false, err
+		}
 	}
+	cfg.Limit, cfg.Fraction = cmp.Or(set.limit, cfg.Limit), cmp.Or(set.fraction, cfg.Fraction)
 	ownOrder = !strings.Contains(set.text, "idle_order") &&
 		!slices.ContainsFunc(list, func(s cupool.Setting) bool { return s.Key == "idle_order" && s.Source != cupool.SourceDefault })
 	if ownOrder { // programs in C use memory on streams that they do not record
@@ -233,6 +237,19 @@ func (set settingsOf) config() (cfg cupool.Config, ownOrder bool, err error) {
 	}
 	return cfg, ownOrder, nil
 }
+
+// named sets what settings name in a configuration, and nothing else.
+var named = confenv.Table[cupool.Config]{Keys: confenv.Keys, Idle: confenv.Torch,
+	Complete: func(cfg cupool.Config) (cupool.Config, error) { return cfg, nil }}
+
+// all are the fields of settings.
+var all = func() map[string]bool {
+	fields := map[string]bool{}
+	for _, k := range confenv.Keys {
+		fields[k.Field] = true
+	}
+	return fields
+}()
 
 // onStream calls f with the pool's side of a stream. Where that was forgotten meanwhile, the handle is
 // another stream's, and f is called again.

@@ -232,7 +232,8 @@ static void unchanged(void) {
 static char *self;
 static void environment(void) {
   if (strlen(getenv("CUPOOL_ALLOC_CONF")) == 0) {
-    setenv("CUPOOL_ALLOC_CONF", "limit:100MiB,idle_order:owner", 1);
+    setenv("CUPOOL_ALLOC_CONF", "limit:100MiB,idle_order:owner,decay:5s", 1);
+    setenv("FAKECUDA_DEVICES", "3", 1);
     execl(self, self, "environment", (char *)NULL);
     abort();
   }
@@ -258,6 +259,12 @@ static void environment(void) {
   c.no_environment = 1;
   OK(cupool_open(1, &c));
   OK(cupool_alloc(1, 200 * MIB, NULL, &q));
+  OK(cupool_free(q));
+  c.no_environment = 0, c.settings = "limit:0,decay:0s"; /* the program's come first, also those that are 0 */
+  OK(cupool_open(2, &c));
+  OK(cupool_settings(2, text, sizeof text, NULL));
+  CHECK(strstr(text, "limit:0 (") != NULL && strstr(text, "decay:0s (") != NULL && strstr(text, "idle_order:owner (CUPOOL_ALLOC_CONF)") != NULL);
+  OK(cupool_alloc(2, 200 * MIB, NULL, &q));
   OK(cupool_free(q));
 }
 
