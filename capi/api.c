@@ -243,11 +243,24 @@ cupool_status cupool_import(int device, size_t skip, size_t size, const cupool_p
 
 cupool_status cupool_unimport(int device, void *p) { IN_GO(cupoolGoUnimport(t, device, (uintptr_t)p)); }
 
-/* Calls of functions of the program. */
+/* Calls of functions of the program. Those that may allocate are not called for that again. */
 
-void cupool_call_before_grow(const cupool_callbacks *c, int device, size_t size) { c->before_grow(c->user, device, size); }
+void cupool_call_before_grow(const cupool_callbacks *c, int device, size_t size) {
+  thread *t = cupool_thread();
+  if (t == NULL || t->asking) return;
+  t->asking = 1;
+  c->before_grow(c->user, device, size);
+  t->asking = 0;
+}
 
-int cupool_call_on_oom(const cupool_callbacks *c, int device, size_t size) { return c->on_oom(c->user, device, size); }
+int cupool_call_on_oom(const cupool_callbacks *c, int device, size_t size) {
+  thread *t = cupool_thread();
+  if (t == NULL || t->asking) return 0;
+  t->asking = 1;
+  int more = c->on_oom(c->user, device, size);
+  t->asking = 0;
+  return more;
+}
 
 /* Those that are called with locks held. */
 

@@ -546,7 +546,7 @@ typedef enum cupool_segment_action {
 typedef struct cupool_callbacks {
   size_t struct_size;
   /* The pool lacks size bytes, and is about to ask the device for them: the program may free blocks. Called without
-   * locks, on the allocating thread; may call cupool. */
+   * locks, on the allocating thread; may call cupool. Allocations that it or on_oom makes call neither. */
   void (*before_grow)(void *user, int device, size_t size);
   /* Everything failed. Not 0: memory was freed, look once more. Called as before_grow. */
   int (*on_oom)(void *user, int device, size_t size);

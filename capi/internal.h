@@ -27,6 +27,7 @@ typedef struct thread {
   uint64_t serial;  /* of no other thread, before or after it */
   int inside;       /* calls of this thread that are in Go */
   int called;       /* functions of the program that it runs with locks of a pool held */
+  int asking;       /* it is in before_grow or on_oom */
   int relaxed;      /* the thread's capture mode was exchanged meanwhile */
   int mode;         /* and is put back to this */
   int bare;         /* the thread had no CUDA context before, and gets none */

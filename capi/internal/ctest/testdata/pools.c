@@ -830,6 +830,41 @@ static void forget_in_use(void) {
   OK(cupool_free(mine));
 }
 
+/* Functions that are to free memory allocate some: they are not called for that again. */
+static int asks;
+static void grow_needs_memory(void *user, int device, size_t size) {
+  (void)user;
+  void *p;
+  asks++;
+  OK(cupool_alloc(device, size + 50 * MIB, NULL, &p));
+  OK(cupool_free(p));
+}
+
+static int oom_needs_memory(void *user, int device, size_t size) {
+  (void)user;
+  void *p;
+  asks++;
+  FAILS(CUPOOL_ERROR_OUT_OF_MEMORY, cupool_alloc(device, size, NULL, &p));
+  return 1;
+}
+
+static void callbacks_that_allocate(void) {
+  OK(cupool_trim(0, CUPOOL_ALL, 0, NULL));
+  cupool_callbacks c;
+  cupool_init(&c, sizeof c);
+  c.before_grow = grow_needs_memory;
+  OK(cupool_set_callbacks(0, &c));
+  void *p;
+  OK(cupool_alloc(0, 5 * MIB, NULL, &p));
+  CHECK(asks == 1);
+  OK(cupool_free(p));
+  c.before_grow = NULL, c.on_oom = oom_needs_memory, asks = 0;
+  OK(cupool_set_callbacks(0, &c));
+  FAILS(CUPOOL_ERROR_OUT_OF_MEMORY, cupool_alloc(0, (size_t)1 << 40, NULL, &p));
+  CHECK(asks == 1);
+  OK(cupool_set_callbacks(0, NULL));
+}
+
 int main(void) {
   use_device();
   scopes();
@@ -854,6 +889,7 @@ int main(void) {
   forget_at_once();
   forget_in_use();
   resets();
+  callbacks_that_allocate();
   agree(0, CUPOOL_ALL);
   return 0;
 }
