@@ -32,6 +32,18 @@ func TestDiffBombs(t *testing.T) {
 	}
 }
 
+// Of a large file that is neither a snapshot nor a trace little is read.
+func TestTopLargeFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "core")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	require.NoError(t, os.Truncate(file, 256<<20))
+	testkit.RequireAllocates(t, 8<<20, 0, 0, func() {
+		var errs bytes.Buffer
+		require.Equal(t, 1, run(t.Context(), []string{"top", file}, io.Discard, &errs))
+		require.Contains(t, errs.String(), "not a memory snapshot")
+	})
+}
+
 // A label does not reach the terminal as it is.
 func TestDiffPrintable(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "x.json")

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -73,15 +74,17 @@ func isAddress(source string) bool {
 
 // readView reads a snapshot, or replays a trace.
 func readView(ctx context.Context, name string) ([]snapshot.Snapshot, error) {
-	data, err := os.ReadFile(name)
+	f, err := os.Open(name)
 	if err != nil {
 		return nil, err
 	}
-	pools, noSnapshot := snapshot.Read(bytes.NewReader(data))
+	defer f.Close()
+	var seen bytes.Buffer // a pipe is read once
+	pools, noSnapshot := snapshot.Read(io.TeeReader(f, &seen))
 	if noSnapshot == nil {
 		return pools, nil
 	}
-	t, err := trace.Read(bytes.NewReader(data), name)
+	t, err := trace.Read(io.MultiReader(&seen, f), name)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w; nor a trace: %w", name, noSnapshot, err)
 	}
