@@ -16,6 +16,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -45,12 +46,16 @@ func main() {
 // run is the program without its process.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) (status int) {
 	stderr = printable.Writer(stderr)
+	out := &output{Writer: stdout}
 	root := newRoot()
-	root.SetOut(stdout)
+	root.SetOut(out)
 	root.SetErr(stderr)
 	addCobras(root)
 	root.SetArgs(dashes(args))
 	cmd, err := root.ExecuteContextC(ctx)
+	if err == nil {
+		err = out.err // cobra's help does not look
+	}
 	switch {
 	case err == nil:
 		return 0
@@ -60,6 +65,18 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (status i
 	}
 	fmt.Fprintf(stderr, "%s: %v\n", cmd.CommandPath(), err)
 	return 1
+}
+
+// output is a writer that knows its first error.
+type output struct {
+	io.Writer
+	err error
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	n, err := o.Writer.Write(p)
+	o.err = cmp.Or(o.err, err)
+	return n, err
 }
 
 func newRoot() *cobra.Command {

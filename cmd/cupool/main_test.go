@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -152,6 +153,25 @@ func TestErrors(t *testing.T) {
 		if more := " (cupool " + c.args[0] + " -h tells more)\n"; status == 2 {
 			assert.True(t, strings.HasSuffix(errs, more), errs)
 		}
+	}
+}
+
+// full is a file that nothing can be written to.
+type full struct{}
+
+func (full) Write([]byte) (int, error) { return 0, errors.New("no space left") }
+
+// What cannot be printed is an error of each command.
+func TestFullOutput(t *testing.T) {
+	before, after := snapshots(t)
+	for _, args := range [][]string{
+		{"help"}, {"-h"}, {"help", "replay"}, {"replay", "-h"}, {"version"}, {"-version"}, {"info"}, {"info", "-json"}, {"pgo"}, {"completion", "bash"},
+		{"replay", traces + "holes.trace"}, {"replay", "-json", traces + "holes.trace"}, {"diff", before, after}, {"diff", "-json", before, after},
+		{"top", before}, {"top", "-json", before}, {"view", "-no-browser", before},
+	} {
+		var errs strings.Builder
+		assert.Equal(t, 1, run(t.Context(), args, full{}, &errs), args)
+		assert.Contains(t, errs.String(), ": no space left\n", args)
 	}
 }
 

@@ -42,7 +42,7 @@ func topCommand() *cobra.Command {
 			go func() { _ = p.serve(ctx) }()
 		}
 		out := cmd.OutOrStdout()
-		if *once || *asJSON || p.serve != nil || out != os.Stdout || !term.IsTerminal(int(os.Stdout.Fd())) {
+		if *once || *asJSON || p.serve != nil || out.(*output).Writer != os.Stdout || !term.IsTerminal(int(os.Stdout.Fd())) {
 			return top.Once(ctx, out, p.url, *asJSON)
 		}
 		return top.Watch(ctx, p.url, *every)

@@ -26,7 +26,9 @@ func viewCommand() *cobra.Command {
 		if p.serve != nil {
 			until = " until you press Ctrl-C"
 		}
-		fmt.Fprintf(printable.Writer(cmd.OutOrStdout()), "%s is at %s%s\n", p.name, p.url, until)
+		if _, err := fmt.Fprintf(printable.Writer(cmd.OutOrStdout()), "%s is at %s%s\n", p.name, p.url, until); err != nil {
+			return err
+		}
 		if !*quiet {
 			if err := openURL(ctx, p.url); err != nil {
 				fmt.Fprintf(cmd.ErrOrStderr(), "cupool view: no browser was opened: %v\n", err)
