@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cupool/cupool/cmd/internal/doctor"
+	"github.com/cupool/cupool/cmd/internal/printable"
 )
 
 const doctorText = `Looks at what this computer has to run programs on its GPUs: the driver, its
@@ -23,7 +24,7 @@ func doctorCommand() *cobra.Command {
 	c := newCommand("doctor", "check what this computer has and lacks for CUDA", doctorText, 0, 0, "")
 	asJSON := c.Flags().Bool("json", false, jsonUsage)
 	c.RunE = func(cmd *cobra.Command, _ []string) error {
-		return printLines(cmd.OutOrStdout(), doctor.Machine{}.Examine(), *asJSON)
+		return printLines(printable.Writer(cmd.OutOrStdout()), doctor.Machine{}.Examine(), *asJSON)
 	}
 	return c
 }

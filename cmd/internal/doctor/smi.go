@@ -1,7 +1,6 @@
 package doctor
 
 import (
-	"encoding/csv"
 	"fmt"
 	"os"
 	"strconv"
@@ -47,8 +46,8 @@ func (m Machine) processes() []Line {
 	return lines
 }
 
-// smi asks nvidia-smi for a table of some columns. In WSL, PATH need not lead to
-// it.
+// smi asks nvidia-smi for a table of some columns, of which the last may have commas. In WSL,
+// PATH need not lead to it.
 func (m Machine) smi(query string, columns ...string) ([][]string, error) {
 	args := []string{query + strings.Join(columns, ","), "--format=csv,noheader,nounits"}
 	out, err := m.run("nvidia-smi", args...)
@@ -59,7 +58,16 @@ func (m Machine) smi(query string, columns ...string) ([][]string, error) {
 		says, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
 		return nil, fmt.Errorf("%w %s", err, says)
 	}
-	r := csv.NewReader(strings.NewReader(string(out)))
-	r.TrimLeadingSpace, r.LazyQuotes, r.FieldsPerRecord = true, true, len(columns)
-	return r.ReadAll()
+	var rows [][]string
+	for line := range strings.Lines(string(out)) { // nvidia-smi quotes nothing
+		if line = strings.TrimSpace(line); line == "" {
+			continue
+		}
+		row := strings.SplitN(line, ", ", len(columns))
+		if len(row) < len(columns) {
+			return nil, fmt.Errorf("wrong number of fields: %s", line)
+		}
+		rows = append(rows, row)
+	}
+	return rows, nil
 }
