@@ -208,20 +208,22 @@ func (n *Allocator) Stats() (Stats, error) {
 // Attribute reads an attribute of the pool: the reuse policies, the release
 // threshold, the bytes that are reserved and used, and the most that were. It
 // fails with ErrClosed or the device's error.
-func (n *Allocator) Attribute(a cuda.NativePoolAttribute) (uint64, error) {
-	if err := n.usable("attribute"); err != nil {
+func (n *Allocator) Attribute(a cuda.NativePoolAttribute) (v uint64, err error) {
+	if err := n.begin("attribute"); err != nil {
 		return 0, err
 	}
-	v, err := n.d.NativePoolAttribute(n.pool, a)
+	defer n.end(&err)
+	v, err = n.d.NativePoolAttribute(n.pool, a)
 	return v, poolaccess.Of(n.c).DriverError(err)
 }
 
 // SetAttribute sets an attribute of the pool. It fails with ErrClosed or the
 // device's error, as for an attribute that can only be read.
-func (n *Allocator) SetAttribute(a cuda.NativePoolAttribute, v uint64) error {
-	if err := n.usable("set attribute"); err != nil {
+func (n *Allocator) SetAttribute(a cuda.NativePoolAttribute, v uint64) (err error) {
+	if err := n.begin("set attribute"); err != nil {
 		return err
 	}
+	defer n.end(&err)
 	return poolaccess.Of(n.c).DriverError(n.d.SetNativePoolAttribute(n.pool, a, v))
 }
 
@@ -243,10 +245,11 @@ func (n *Allocator) ResetPeak() error {
 // bytes in use if these are more. Freed memory counts as in use until the work
 // before the free is done. TrimTo fails with ErrInvalidSize, ErrClosed or the
 // device's error.
-func (n *Allocator) TrimTo(keep int64) error {
-	if err := n.usable("trim"); err != nil {
+func (n *Allocator) TrimTo(keep int64) (err error) {
+	if err := n.begin("trim"); err != nil {
 		return err
 	}
+	defer n.end(&err)
 	if keep < 0 {
 		return &cupool.BlockError{Op: "trim", Size: -1, Err: cupool.ErrInvalidSize, Detail: fmt.Sprintf("%d bytes cannot stay", keep)}
 	}
@@ -255,19 +258,21 @@ func (n *Allocator) TrimTo(keep int64) error {
 
 // Access returns the access that a device has to the pool's memory. It fails with
 // ErrClosed or the device's error.
-func (n *Allocator) Access(ordinal int) (cuda.Access, error) {
-	if err := n.usable("access"); err != nil {
+func (n *Allocator) Access(ordinal int) (a cuda.Access, err error) {
+	if err := n.begin("access"); err != nil {
 		return cuda.NoAccess, err
 	}
-	a, err := n.d.NativePoolAccess(n.pool, ordinal)
+	defer n.end(&err)
+	a, err = n.d.NativePoolAccess(n.pool, ordinal)
 	return a, poolaccess.Of(n.c).DriverError(err)
 }
 
 // SetAccess sets the access that another device has to the pool's memory. It fails
 // with ErrClosed or the device's error, as for devices that are not peers.
-func (n *Allocator) SetAccess(ordinal int, a cuda.Access) error {
-	if err := n.usable("set access"); err != nil {
+func (n *Allocator) SetAccess(ordinal int, a cuda.Access) (err error) {
+	if err := n.begin("set access"); err != nil {
 		return err
 	}
+	defer n.end(&err)
 	return poolaccess.Of(n.c).DriverError(n.d.SetNativePoolAccess(n.pool, ordinal, a))
 }

@@ -64,6 +64,8 @@ type Allocator struct {
 	mu     sync.Mutex
 	books  books
 	closed bool
+	calls  int            // of the driver with the pool that are under way
+	over   bool           // the pool is destroyed, or the last of the calls destroys it
 	frees  sync.WaitGroup // under way at the driver; begun under mu before closed is set
 
 	unifying sync.Mutex     // held around work on unifier, taken first
@@ -150,10 +152,11 @@ func (n *Allocator) Driver() cupool.Driver { return n.orZero().c.Driver() }
 func (n *Allocator) DefaultStream() *cupool.Stream { return n.orZero().c.DefaultStream() }
 
 // NewStream makes a stream of the device, for the Pool and the Allocator.
-func (n *Allocator) NewStream() (*cupool.Stream, error) {
-	if err := n.usable("new stream"); err != nil {
+func (n *Allocator) NewStream() (s *cupool.Stream, err error) {
+	if err := n.begin("new stream"); err != nil {
 		return nil, err
 	}
+	defer n.end(&err)
 	return n.c.NewStream()
 }
 
@@ -180,7 +183,8 @@ func noneOf(op string) error {
 	return fmt.Errorf("cupool: native allocator: %s: it is nil, or this package did not make it: %w", op, cupool.ErrInvalidHandle)
 }
 
-func (n *Allocator) usable(op string) error {
+// begin begins a call of the driver with its pool, which is not destroyed before end.
+func (n *Allocator) begin(op string) error {
 	if err := n.made(op); err != nil {
 		return err
 	}
@@ -189,10 +193,22 @@ func (n *Allocator) usable(op string) error {
 	if err := n.closedLocked(op); err != nil {
 		return err
 	}
-	if err := n.c.Err(); !errors.Is(err, cupool.ErrAsleep) { // the Pool's memory sleeps, the driver's does not
+	if err := n.c.Err(); err != nil && !errors.Is(err, cupool.ErrAsleep) { // the Pool's memory sleeps, the driver's does not
 		return err
 	}
+	n.calls++
 	return nil
+}
+
+// end ends what begin began. After Close the last one destroys the pool.
+func (n *Allocator) end(err *error) {
+	n.mu.Lock()
+	n.calls--
+	last := n.over && n.calls == 0
+	n.mu.Unlock()
+	if last {
+		*err = errors.Join(*err, n.destroy())
+	}
 }
 
 func (n *Allocator) closedLocked(op string) error {
@@ -207,7 +223,7 @@ func (n *Allocator) closedLocked(op string) error {
 // gives cached memory back: that of the driver's pool, of the Pool and of its
 // private pools. On a pool of another process it fails with ErrNotSupported, as
 // only that process allocates from it.
-func (n *Allocator) Alloc(size int64, s *cupool.Stream) (cupool.Block, error) {
+func (n *Allocator) Alloc(size int64, s *cupool.Stream) (b cupool.Block, err error) {
 	if err := n.made("allocation"); err != nil {
 		return cupool.Block{}, err
 	}
@@ -227,9 +243,10 @@ func (n *Allocator) Alloc(size int64, s *cupool.Stream) (cupool.Block, error) {
 	case n.imported:
 		return fail(cupool.ErrNotSupported, "the pool belongs to another process, which allocates and sends pointers (ImportBlock)")
 	}
-	if err := n.usable("allocation"); err != nil {
+	if err := n.begin("allocation"); err != nil {
 		return cupool.Block{}, err
 	}
+	defer n.end(&err)
 	if err := streamUsable("allocation", s); err != nil {
 		return cupool.Block{}, err
 	}
@@ -419,7 +436,13 @@ func (n *Allocator) Close() error {
 	if n.unifier != nil {
 		errs = append(errs, ignoreClosed(n.unifier.Close()))
 	}
-	errs = append(errs, n.destroy())
+	n.mu.Lock()
+	n.over = true
+	last := n.calls == 0
+	n.mu.Unlock()
+	if last {
+		errs = append(errs, n.destroy())
+	}
 	if len(leaks) > 0 {
 		e := &cupool.LeakError{Leaks: leaks} // by address, as the books are
 		for _, l := range leaks {

@@ -510,16 +510,21 @@ func TestHandlesOfNothing(t *testing.T) {
 	handletest.Receivers(t, (*native.Allocator)(nil), new(native.Allocator))
 }
 
-// TestCloseWhileAllocating: memory that comes as Close has run goes back.
+// TestCloseWhileAllocating: memory that comes as Close has run goes back, and then the pool.
 func TestCloseWhileAllocating(t *testing.T) {
 	for name, cfg := range natives {
 		t.Run(name, func(t *testing.T) {
 			host := pooltest.OpenHost(t)
 			d := &brokenPools{Driver: host, NativePools: host.(cuda.NativePools)}
 			n, c := newNative(t, d, cfg)
-			d.allocated = func() { require.NoError(t, n.Close()) }
+			made := d.pools
+			d.allocated = func() {
+				require.NoError(t, n.Close())
+				require.Equal(t, made, d.pools, "it is in use")
+			}
 			_, err := n.Alloc(5000, nil)
 			require.ErrorIs(t, err, cupool.ErrClosed)
+			require.Zero(t, d.pools)
 			d.allocated = nil
 			require.NoError(t, c.Sync())
 			free, total, err := d.MemInfo()

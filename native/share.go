@@ -21,10 +21,11 @@ import (
 // another process as an entry of exec.Cmd.ExtraFiles, or by Send. Export
 // fails with ErrNotSupported for a pool that was made without
 // cuda.NativePoolConfig.Shareable, with ErrClosed, or with the device's error.
-func (n *Allocator) Export() (*os.File, error) {
-	if err := n.usable("export"); err != nil {
+func (n *Allocator) Export() (f *os.File, err error) {
+	if err := n.begin("export"); err != nil {
 		return nil, err
 	}
+	defer n.end(&err)
 	if n.imported || !n.own {
 		return nil, fmt.Errorf("cupool: exporting a native pool: only a pool that New made Shareable can be: %w", cupool.ErrNotSupported)
 	}
@@ -57,21 +58,23 @@ func Import(c *cupool.Pool, f *os.File) (*Allocator, error) {
 // ExportBlock describes a live block for other processes, which also need its size.
 // It fails with ErrNotSupported for a pool that was not exported, with the errors
 // of Lookup, or with the device's error.
-func (n *Allocator) ExportBlock(h cupool.Block) (cuda.PoolPointer, error) {
+func (n *Allocator) ExportBlock(h cupool.Block) (data cuda.PoolPointer, err error) {
 	if err := n.made("export"); err != nil {
 		return cuda.PoolPointer{}, err
 	}
 	n.mu.Lock()
-	_, err := n.findLocked("export", h, cupool.ErrUseAfterFree)
+	_, err = n.findLocked("export", h, cupool.ErrUseAfterFree)
 	exported := n.exported
+	n.calls++
 	n.mu.Unlock()
+	defer n.end(&err)
 	switch {
 	case err != nil:
 		return cuda.PoolPointer{}, err
 	case !exported:
 		return cuda.PoolPointer{}, &cupool.BlockError{Op: "export", Ptr: h.Ptr(), Size: h.Size(), Err: cupool.ErrNotSupported, Detail: "its pool has to be exported first (Export)"}
 	}
-	data, err := n.d.ExportNativePointer(h.Ptr())
+	data, err = n.d.ExportNativePointer(h.Ptr())
 	return data, poolaccess.Of(n.c).DriverError(err)
 }
 
@@ -82,7 +85,7 @@ func (n *Allocator) ExportBlock(h cupool.Block) (cuda.PoolPointer, error) {
 // ErrInvalidSize, ErrForeignStream or ErrClosed, or with the device's error. The
 // host device refuses a size that is larger than the allocation; CUDA does not
 // tell it, so there size must come from a process that is trusted.
-func (n *Allocator) ImportBlock(data cuda.PoolPointer, size int64, s *cupool.Stream) (cupool.Block, error) {
+func (n *Allocator) ImportBlock(data cuda.PoolPointer, size int64, s *cupool.Stream) (b cupool.Block, err error) {
 	if err := n.made("import"); err != nil {
 		return cupool.Block{}, err
 	}
@@ -98,7 +101,11 @@ func (n *Allocator) ImportBlock(data cuda.PoolPointer, size int64, s *cupool.Str
 	case size <= 0 || size > sizeclass.MaxRequest:
 		e.Err, e.Detail = cupool.ErrInvalidSize, "it is the one that was allocated"
 	default:
-		if err := errors.Join(n.usable("import"), streamUsable("import", s)); err != nil {
+		if err := n.begin("import"); err != nil {
+			return cupool.Block{}, err
+		}
+		defer n.end(&err)
+		if err := streamUsable("import", s); err != nil {
 			return cupool.Block{}, err
 		}
 		p, err := n.d.ImportNativePointer(n.pool, data)
