@@ -41,7 +41,7 @@
  * once the driver has shut down, cupool_free does nothing and returns CUPOOL_OK.
  *
  * STRUCTS. A struct with a member struct_size is filled in by the caller with
- * CUPOOL_INIT(type) or sizeof; later versions add members at the end and treat those
+ * cupool_init or sizeof; later versions add members at the end and treat those
  * that are missing as 0. Arguments may point to memory that goes when the call returns.
  */
 #ifndef CUPOOL_H
