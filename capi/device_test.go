@@ -10,6 +10,7 @@ import (
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/cuda"
 	"github.com/cupool/cupool/internal/poolaccess"
+	"github.com/cupool/cupool/internal/simdev"
 	"github.com/cupool/cupool/internal/testkit/pooltest"
 )
 
@@ -139,4 +140,21 @@ func TestCapturedBeside(t *testing.T) {
 	require.NoError(t, unlessCaptured(errors.Join(captured, captured)))
 	require.ErrorIs(t, unlessCaptured(errors.Join(captured, errors.Join(cupool.ErrDeviceLost, captured))), cupool.ErrDeviceLost)
 	require.EqualValues(t, codeOf(cupool.ErrDeviceLost), codeOf(errors.Join(cupool.ErrAsleep, cupool.ErrDeviceLost)))
+}
+
+// TestReleasedBeside: an allocation from a pool that is released meanwhile finds none, also while the device's own sleeps.
+func TestReleasedBeside(t *testing.T) {
+	c := pooltest.Open(t, cupool.Config{Driver: simdev.New(simdev.Config{})})
+	g := &gpu{root: c}
+	p, err := c.NewPool(cupool.PoolConfig{})
+	require.NoError(t, err)
+	require.NoError(t, p.Close())
+	_, late := p.Alloc(1000, nil)
+	require.ErrorIs(t, late, cupool.ErrClosed)
+	missing := g.missing(poolID{1, 1}).Error()
+	require.EqualError(t, g.unlessReleased(poolID{1, 1}, late), missing)
+	require.NoError(t, c.Sleep(nil))
+	require.EqualError(t, g.unlessReleased(poolID{1, 1}, late), missing)
+	require.Equal(t, late, g.unlessReleased(poolID{}, late))
+	require.NoError(t, c.Wake())
 }

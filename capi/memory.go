@@ -39,11 +39,8 @@ func cupoolGoAlloc(t *C.thread, hints C.unsigned, ordinal C.int, id C.cupool_poo
 		}
 		return err
 	})
-	if private && errors.Is(err, cupool.ErrClosed) && g.root.Err() == nil {
-		err = g.missing(idOf(id)) // it was released meanwhile
-	}
 	if err != nil {
-		return done(t, err)
+		return done(t, g.unlessReleased(idOf(id), err))
 	}
 	*p = C.uintptr_t(b.Ptr())
 	if !private {
@@ -52,6 +49,15 @@ func cupoolGoAlloc(t *C.thread, hints C.unsigned, ordinal C.int, id C.cupool_poo
 		}
 	}
 	return C.CUPOOL_OK
+}
+
+// unlessReleased returns the error of an allocation, or that of a pool that is not there, where the pool was released
+// meanwhile.
+func (g *gpu) unlessReleased(id poolID, err error) error {
+	if id != (poolID{}) && errors.Is(err, cupool.ErrClosed) && !errors.Is(g.root.Err(), cupool.ErrClosed) {
+		return g.missing(id)
+	}
+	return err
 }
 
 // labelKey is a label in a pool.
@@ -197,6 +203,7 @@ func cupoolGoAllocAt(t *C.thread, ordinal C.int, id C.cupool_pool_id, p C.uintpt
 		err = g.onStream(cupool.StreamHandle(stream), func(s *cupool.Stream) error {
 			return poolaccess.Of(from).AllocAt(ptr(p), int64(size), int64(requested), s)
 		})
+		err = g.unlessReleased(idOf(id), err)
 	}
 	if errors.Is(err, device.ErrInvalidRange) {
 		return fail(t, C.CUPOOL_ERROR_OCCUPIED, err.Error())
