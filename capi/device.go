@@ -225,9 +225,7 @@ func (set settingsOf) config() (cfg cupool.Config, ownOrder bool, err error) {
 		if cfg, list, err = cupool.ConfigFromEnv(cfg); err != nil {
 			return cfg, false, err
 		}
-		if cfg, err = named.Change(cfg, set.text, all); err != nil { // the environment has filled in what the text sets to 0
-			return cfg, false, err
-		}
+		cfg, _ = confenv.Overrule(cfg, set.text)
 	}
 	cfg.Limit, cfg.Fraction = cmp.Or(set.limit, cfg.Limit), cmp.Or(set.fraction, cfg.Fraction)
 	ownOrder = !strings.Contains(set.text, "idle_order") &&
@@ -237,19 +235,6 @@ func (set settingsOf) config() (cfg cupool.Config, ownOrder bool, err error) {
 	}
 	return cfg, ownOrder, nil
 }
-
-// named sets what settings name in a configuration, and nothing else.
-var named = confenv.Table[cupool.Config]{Keys: confenv.Keys, Idle: confenv.Torch,
-	Complete: func(cfg cupool.Config) (cupool.Config, error) { return cfg, nil }}
-
-// all are the fields of settings.
-var all = func() map[string]bool {
-	fields := map[string]bool{}
-	for _, k := range confenv.Keys {
-		fields[k.Field] = true
-	}
-	return fields
-}()
 
 // onStream calls f with the pool's side of a stream. Where that was forgotten meanwhile, the handle is
 // another stream's, and f is called again.

@@ -197,13 +197,14 @@ func TestInfoJSON(t *testing.T) {
 
 // Settings come from the flag, else the environment, else by default.
 func TestInfoSettings(t *testing.T) {
-	t.Setenv("CUPOOL_ALLOC_CONF", "max_split_size_mb:64,strategy:first-fit")
+	t.Setenv("CUPOOL_ALLOC_CONF", "max_split_size_mb:64,strategy:first-fit,idle_order:device,soft_limit:1G")
 	t.Setenv("CUPOOL_LIMIT", "2G")
-	status, stdout, stderr := tool(t, "info", "-conf", "strategy:segregated,decay:10s")
+	status, stdout, stderr := tool(t, "info", "-conf", "strategy:segregated,decay:10s,idle_order:owner,soft_limit:0,grow_wait:0s")
 	require.Zero(t, status, stderr)
 	for _, want := range []string{
 		`limit:2G +\(CUPOOL_LIMIT\)`, `max_split:64M +\(CUPOOL_ALLOC_CONF\)`, `decay:10s +\(flag\)`,
 		`strategy:segregated +\(flag, not CUPOOL_ALLOC_CONF=first-fit\)`, `large_segment:20M +\(default\)`,
+		`idle_order:owner +\(flag, not CUPOOL_ALLOC_CONF=device\)`, `soft_limit:0 +\(flag, not CUPOOL_ALLOC_CONF=1G\)`, `grow_wait:0s +\(default\)`,
 	} {
 		assert.Regexp(t, `(?m) `+want+`$`, stdout)
 	}

@@ -176,6 +176,23 @@ func (t *Table[C]) Change(cfg C, conf string, may map[string]bool) (C, error) {
 	return cfg, nil
 }
 
+// Overrule sets fields to zero that conf, which Parse has read, sets to zero, and that Environ has filled in all the same.
+// It returns their values by field.
+func Overrule[C any](cfg C, conf string) (_ C, zero map[string]string) {
+	t := Table[C]{Keys: Keys, Idle: Torch}
+	said, _ := t.read("", conf)
+	said, _ = t.part(said)
+	asked, _ := t.configOf(said)
+	zero = map[string]string{}
+	for _, g := range said {
+		if k := t.first(g.Field); !k.isSet(&asked) {
+			zero[g.Field] = k.format(&asked)
+			k.parse(&cfg, zero[g.Field])
+		}
+	}
+	return cfg, zero
+}
+
 // Now returns the settings of a configuration that is in effect, in the order of the keys.
 // One that is as in the list known, of Environ or of before, is from where that says. Of the
 // others, those that are as Complete has them are the defaults, and the rest is the program's.

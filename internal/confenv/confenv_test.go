@@ -117,6 +117,24 @@ func TestEnviron(t *testing.T) {
 	require.ErrorContains(t, err, "size in CONFENV_TEST_SIZE = much: must be a size")
 }
 
+// What is set to zero comes before the environment, in a field of a field, too.
+func TestOverrule(t *testing.T) {
+	type history struct{ Events, SampleBytes int64 }
+	type config struct {
+		Limit, SoftLimit int64
+		IdleOrder        uint8
+		History          *history
+	}
+	filled := config{Limit: 1, SoftLimit: 2, IdleOrder: 1, History: &history{3, 4}}
+	got, zero := Overrule(filled, "limit:5, soft_limit:0,backend:native,history_events:0")
+	require.Equal(t, config{Limit: 1, IdleOrder: 1, History: &history{0, 4}}, got)
+	require.Equal(t, map[string]string{"SoftLimit": "0", "History.Events": "0"}, zero)
+	require.EqualValues(t, 3, filled.History.Events, "it is another's")
+	got, zero = Overrule(filled, "")
+	require.Equal(t, filled, got)
+	require.Empty(t, zero)
+}
+
 func TestUnknown(t *testing.T) {
 	names, nearest := table.Unknown([]string{
 		"CONFENV_TEST=x", "CONFENV_TEST_NONE=", "CONFENV_TEST_SIZE=1", "CONFENV_TEST_INNER_LOUD=1", "CONFENV_TEST_LOUD=1", "CONFENV_TEST_SIZ=1", "CONFENV_TEST_OTHERS=1", "PATH=/",
