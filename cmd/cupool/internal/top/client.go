@@ -90,7 +90,7 @@ func (c *client) ask(ctx context.Context) (*State, error) {
 	s := &State{Device: pools[0].Device}
 	labels := holders{}
 	for _, p := range pools {
-		if err := c.askPool(ctx, p, s, labels); err != nil {
+		if err := c.askPool(ctx, p, s, labels); err != nil && !(p.Private && errors.Is(err, errGone)) {
 			return nil, err
 		}
 	}
@@ -168,10 +168,16 @@ func (c *client) strange(name string, err error) error {
 	return fmt.Errorf("%s: this is no debug page of cupool: %s: %w", c.base, name, err)
 }
 
+// errGone is of what was there a moment ago, such as a pool that was closed.
+var errGone = errors.New("not found")
+
 // refused says why a server does not answer what was asked.
 func (c *client) refused(answer *http.Response, body io.Reader) error {
 	var why struct{ Error string }
 	if json.NewDecoder(body).Decode(&why) == nil && why.Error != "" {
+		if answer.StatusCode == http.StatusNotFound {
+			return fmt.Errorf("%s: %s: %w", c.base, why.Error, errGone)
+		}
 		return fmt.Errorf("%s: %s", c.base, why.Error)
 	}
 	if answer.StatusCode == http.StatusNotFound {

@@ -67,6 +67,28 @@ func TestOnce(t *testing.T) {
 	}
 }
 
+// A private pool that is closed while the page is read is left out.
+func TestPassingPool(t *testing.T) {
+	for _, last := range []string{"pools", "stats", "blocks"} {
+		_, pool, private := newPage(t)
+		load(t, pool, 12<<20)
+		load(t, private, 3<<20)
+		page := debug.Handler(pool)
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			page.ServeHTTP(w, r)
+			if strings.HasSuffix(r.URL.Path, last) && (last == "pools" || strings.HasSuffix(r.URL.Query().Get("pool"), "/batches")) {
+				_ = private.Close() // it leaks
+			}
+		}))
+		var out strings.Builder
+		require.NoError(t, Once(t.Context(), &out, server.URL, true), last)
+		server.Close()
+		var state State
+		require.NoError(t, json.Unmarshal([]byte(out.String()), &state))
+		require.GreaterOrEqual(t, state.Live, int64(12<<20))
+	}
+}
+
 // A wrong URL is an error that says what is wrong.
 func TestWrongURL(t *testing.T) {
 	gone := httptest.NewServer(nil)
