@@ -24,6 +24,9 @@ func Writer(w io.Writer) io.Writer { return writer{w} }
 
 type writer struct{ w io.Writer }
 
+// Unwrap returns the writer that text is passed on to.
+func (w writer) Unwrap() io.Writer { return w.w }
+
 func (w writer) Write(p []byte) (int, error) {
 	if _, err := io.WriteString(w.w, Text(string(p))); err != nil {
 		return 0, err

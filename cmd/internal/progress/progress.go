@@ -8,6 +8,8 @@ import (
 	"io"
 	"os"
 	"time"
+
+	"github.com/cupool/cupool/cmd/internal/printable"
 )
 
 const (
@@ -27,8 +29,12 @@ type Bar struct {
 	last     time.Time // when something was printed, at first the beginning
 }
 
-// New starts a bar for so many units, such as "steps", with a name in front.
+// New starts a bar for so many units, such as "steps", with a name in front. It takes a
+// printable.Writer of a terminal for that.
 func New(w io.Writer, name, unit string, total int) *Bar {
+	if p, ok := w.(interface{ Unwrap() io.Writer }); ok && isTerminal(p.Unwrap()) {
+		w, name = p.Unwrap(), printable.Text(name)
+	}
 	return &Bar{name: name, unit: unit, total: total, w: w, terminal: isTerminal(w), now: time.Now, last: time.Now()}
 }
 

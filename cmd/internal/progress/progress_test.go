@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/cupool/cupool/cmd/internal/printable"
 )
 
 // In a log a line comes every ten seconds, on a terminal one line changes ten times
@@ -42,4 +44,15 @@ func TestFile(t *testing.T) {
 	require.NoError(t, err)
 	defer f.Close()
 	require.False(t, isTerminal(f))
+}
+
+// A terminal is one also where text is made printable on the way, and the name is.
+func TestPrintable(t *testing.T) {
+	null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0) // a character device, as terminals are
+	require.NoError(t, err)
+	defer null.Close()
+	b := New(printable.Writer(null), "a\x1bb", "steps", 1)
+	require.True(t, b.terminal)
+	require.Equal(t, "a\uFFFDb", b.name)
+	require.False(t, New(printable.Writer(&bytes.Buffer{}), "a", "steps", 1).terminal)
 }
