@@ -30,7 +30,8 @@
  * ERRORS. A function returns CUPOOL_OK or a cupool_status. One that fails has changed
  * nothing, unless it says otherwise, and has left a text for the calling thread
  * (cupool_last_error). Each may fail with CUPOOL_ERROR_FORKED, CUPOOL_ERROR_INTERNAL
- * and CUPOOL_ERROR_INVALID; the comments name what else.
+ * and CUPOOL_ERROR_INVALID, and where it takes a device as cupool_open does, which opens the
+ * pool, and with CUPOOL_ERROR_DEVICE_LOST; the comments name what else.
  *
  * FORK. A child of fork has no pool. There each function fails with
  * CUPOOL_ERROR_FORKED at once; cupool_free does, too. Children that use no pool, or that call
@@ -206,7 +207,8 @@ CUPOOL_API cupool_status cupool_alloc_in(int device, cupool_pool_id pool, size_t
  * multiple of 512 (of the setting min_block), that counts as requested with so many bytes (1 to size). All of the range
  * must be free memory of the pool that belongs to the stream; its contents stay. Take a pool with
  * CUPOOL_POOL_ISOLATED, whose addresses stay good: in others free memory may have moved or gone meanwhile. Fails
- * with CUPOOL_ERROR_OCCUPIED, CUPOOL_ERROR_NOT_FOUND and CUPOOL_ERROR_FOREIGN_POINTER. */
+ * with CUPOOL_ERROR_OCCUPIED, CUPOOL_ERROR_NOT_FOUND, CUPOOL_ERROR_FOREIGN_POINTER, CUPOOL_ERROR_ASLEEP and, also for
+ * memory of another stream, CUPOOL_ERROR_FOREIGN_STREAM. */
 CUPOOL_API cupool_status cupool_alloc_at(int device, cupool_pool_id pool, void *p, size_t size,
                                          size_t requested, void *stream) CUPOOL_NOEXCEPT;
 
