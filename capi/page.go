@@ -27,6 +27,9 @@ func cupoolGoServe(t *C.thread, address, url *C.char, size C.size_t) (st C.cupoo
 	if page.stop != nil {
 		return done(t, faultf(C.CUPOOL_ERROR_EXISTS, "the page is served already"))
 	}
+	if *address == 0 { // which net.Listen takes for all addresses of the computer
+		return done(t, faultf(C.CUPOOL_ERROR_INVALID, "the address is empty"))
+	}
 	l, err := net.Listen("tcp", C.GoString(address))
 	if err != nil {
 		return done(t, err)

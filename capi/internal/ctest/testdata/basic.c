@@ -245,6 +245,7 @@ int main(int argc, char **argv) {
   OK(cupool_serve_stop());
   FAILS(CUPOOL_ERROR_NOT_FOUND, cupool_serve_stop());
   FAILS(CUPOOL_ERROR_IO, cupool_serve("no such address", NULL, 0));
+  FAILS(CUPOOL_ERROR_INVALID, cupool_serve("", NULL, 0));
 
   /* Limits, callbacks, and running out of memory. */
   cupool_callbacks callbacks;
