@@ -59,6 +59,9 @@ type bound struct {
 	part  float64
 }
 
+// nothing is a bound in bytes that no block fits.
+const nothing = 1
+
 // and returns the smaller of each of two bounds.
 func (b bound) and(o bound) bound {
 	if b.bytes == 0 || o.bytes > 0 && o.bytes < b.bytes {
@@ -183,6 +186,8 @@ func (g *gpu) fraction() float64 {
 		return g.part
 	case g.limit == 0:
 		return 1
+	case g.limit == nothing:
+		return 0
 	}
 	return min(1, float64(g.limit)/float64(g.memory))
 }
@@ -411,7 +416,7 @@ func cupoolGoSetFraction(t *C.thread, ordinal C.int, fraction C.double) (st C.cu
 		case 1:
 			err = g.bound(bound{})
 		case 0:
-			err = g.bound(bound{bytes: 1}) // nothing fits
+			err = g.bound(bound{bytes: nothing})
 		default:
 			err = g.bound(bound{part: float64(fraction)})
 		}

@@ -282,6 +282,10 @@ int main(int argc, char **argv) {
   OK(cupool_set_fraction(0, 0.5));
   OK(cupool_fraction(0, &fraction));
   CHECK(fraction == 0.5);
+  OK(cupool_set_fraction(0, 0));
+  OK(cupool_fraction(0, &fraction));
+  CHECK(fraction == 0);
+  OK(cupool_set_fraction(0, 0.5));
   OK(cupool_alloc(0, 40 * MIB, NULL, &p));
   OK(cupool_set_fraction(0, 1));
   CHECK(stats_of(CUPOOL_MAIN).limit == 0);
