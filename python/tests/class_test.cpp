@@ -75,6 +75,13 @@ cudaStream_t newStream() {
   return stream;
 }
 
+// The stream as PyTorch has it.
+c10::cuda::CUDAStream streamOf(cudaStream_t stream) {
+  const c10::Device device(c10::DeviceType::CUDA, 0);
+  return c10::cuda::CUDAStream(c10::cuda::CUDAStream::UNCHECKED,
+                               c10::Stream(c10::Stream::UNSAFE, device, reinterpret_cast<intptr_t>(stream)));
+}
+
 c10::CachingDeviceAllocator::DeviceStats stats() { return alloc::getDeviceStats(0); }
 
 std::vector<TraceEntry::Action> actions() {
@@ -382,9 +389,7 @@ void profiler() {
 void streams() {
   const cudaStream_t side = newStream();
   auto p = alloc::get()->allocate(1 << 20);
-  alloc::recordStream(p, c10::cuda::CUDAStream(c10::cuda::CUDAStream::UNCHECKED,
-                                               c10::Stream(c10::Stream::UNSAFE, c10::Device(c10::DeviceType::CUDA, 0),
-                                                           reinterpret_cast<intptr_t>(side))));
+  alloc::recordStream(p, streamOf(side));
   // The side stream is at work, so the block serves nobody when it is freed.
   void* first = p.get();
   void* large = alloc::raw_alloc_with_stream(64 << 20, side);
@@ -580,11 +585,36 @@ void poolAllocatorThatCallsBack() {
   REQUIRE(has(raises([] { alloc::raw_alloc(60 << 20); }), "with its locks held"));
   source->within = [] { TORCH_CHECK(false, "no such network"); };
   REQUIRE(has(raises([] { alloc::raw_alloc(60 << 20); }), "no such network"));
-  alloc::endAllocateToPool(0, id);
-  REQUIRE(has(raises([] { alloc::raw_alloc(size_t{1} << 50); }), "CUDA out of memory"));
   alloc::raw_delete(b);
-  alloc::releasePool(0, id);
-  alloc::releasePool(0, id);
+  alloc::endAllocateToPool(0, id);
+
+  // A failure of a request that was served all the same, as another stream was done with a block.
+  const cudaStream_t mine = newStream(), side = newStream();
+  source->within = nullptr;
+  alloc::beginAllocateToPool(0, id, [mine](cudaStream_t s) { return s == mine; });
+  void* used = alloc::raw_alloc_with_stream(40 << 20, mine);
+  c10::DataPtr owner(used, used, alloc::get()->raw_deleter(), c10::Device(c10::DeviceType::CUDA, 0));
+  alloc::recordStream(owner, streamOf(side));
+  const auto begin = driver<int (*)(void*, int)>("cuStreamBeginCapture_v2");
+  const auto end = driver<int (*)(void*, void**)>("cuStreamEndCapture");
+  REQUIRE(begin(side, 2) == 0);
+  owner.clear(); // it waits for the end of the capture
+  void* graph = nullptr;
+  source->within = [&] {
+    REQUIRE(end(side, &graph) == 0);
+    TORCH_CHECK(false, "no such network");
+  };
+  void* again = alloc::raw_alloc_with_stream(40 << 20, mine);
+  REQUIRE(graph != nullptr && again == used);
+  REQUIRE(driver<int (*)(void*)>("cuGraphDestroy")(graph) == 0);
+  REQUIRE(has(raises([] { alloc::raw_alloc(size_t{1} << 50); }), "CUDA out of memory"));
+  alloc::endAllocateToPool(0, id);
+  alloc::raw_delete(again);
+  for (int i = 0; i < 3; i++) {
+    alloc::releasePool(0, id);
+  }
+  alloc::emptyCache();
+  REQUIRE(stand_in::plain.empty());
 }
 
 // Destructors of graphs and MemPools release pools whatever the device does meanwhile, and in a child.

@@ -167,10 +167,11 @@ void* Allocator::take(c10::DeviceIndex device, size_t size, cudaStream_t stream)
   if (C10_UNLIKELY(watched_.load(std::memory_order_relaxed) || c10::memoryProfilingEnabled())) {
     return takeWatched(device, size, stream);
   }
+  const uint64_t before = poolFailures.load(std::memory_order_relaxed);
   void* p = nullptr;
   const cupool_status status = lib.alloc_(device, size, stream, &p);
   if (C10_UNLIKELY(status != CUPOOL_OK)) {
-    failAllocation(status, device, size, stream);
+    failAllocation(status, device, size, stream, before);
   }
   traceAllocation(p);
   return p;
@@ -183,9 +184,10 @@ void* Allocator::takeWatched(c10::DeviceIndex device, size_t size, cudaStream_t 
   void* p = nullptr;
   {
     const InFlight guard(&context);
+    const uint64_t before = poolFailures.load(std::memory_order_relaxed);
     const cupool_status status = lib.alloc_(device, size, stream, &p);
     if (status != CUPOOL_OK) {
-      failAllocation(status, device, size, stream);
+      failAllocation(status, device, size, stream, before);
     }
   }
   traceAllocation(p);

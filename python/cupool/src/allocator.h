@@ -161,7 +161,8 @@ class Allocator final : public native::CUDAAllocator {
   void createPool(c10::DeviceIndex device, MempoolId_t id, const cupool_pool_config& config); // with mutex_ held
 
   // errors.cpp
-  [[noreturn]] void failAllocation(cupool_status status, c10::DeviceIndex device, size_t size, cudaStream_t stream);
+  [[noreturn]] void failAllocation(cupool_status status, c10::DeviceIndex device, size_t size, cudaStream_t stream,
+                                   uint64_t poolFailuresBefore);
   [[noreturn]] void raiseOutOfMemory(c10::DeviceIndex device, size_t size, cudaStream_t stream);
 
   // settings.cpp
@@ -223,8 +224,11 @@ void lookAgain(c10::DeviceIndex device, MempoolId_t id, cupool_stats3* reserved)
 // Settings as one text.
 std::string join(const std::map<std::string, std::string>& settings);
 
-// Raises what the allocator of a pool raised since the last call.
-void rethrowPoolFailure();
+// How often the allocators of pools failed.
+extern std::atomic<uint64_t> poolFailures;
+
+// Raises what the allocator of a pool raised on this thread since there were so many failures.
+void rethrowPoolFailure(uint64_t before);
 
 // Raises with the text of the calling thread's last failure, unless the status is CUPOOL_OK.
 void check(cupool_status status);

@@ -51,8 +51,9 @@ void check(cupool_status status) {
   TORCH_CHECK(false, text);
 }
 
-void Allocator::failAllocation(cupool_status status, c10::DeviceIndex device, size_t size, cudaStream_t stream) {
-  rethrowPoolFailure();
+void Allocator::failAllocation(cupool_status status, c10::DeviceIndex device, size_t size, cudaStream_t stream,
+                               uint64_t poolFailuresBefore) {
+  rethrowPoolFailure(poolFailuresBefore);
   size_t total = 0;
   if (status == CUPOOL_ERROR_INVALID && lib.memory_info_(device, nullptr, &total, nullptr) == CUPOOL_OK &&
       size > total) {

@@ -10,8 +10,9 @@ namespace cupool_torch {
 
 namespace {
 
-// What the allocator of a pool failed with in the allocation that the thread is in.
+// What the allocator of a pool failed with last on the thread, and the how manieth failure that was.
 thread_local std::exception_ptr poolFailure;
+thread_local uint64_t poolFailureNumber = 0;
 
 // Where a pool's segments come from: called by the library with its locks held.
 void* allocFrom(void* user, size_t size, int device, void* stream) {
@@ -21,6 +22,7 @@ void* allocFrom(void* user, size_t size, int device, void* stream) {
     return (*static_cast<PoolAllocator*>(user))->raw_alloc_with_stream(size, static_cast<cudaStream_t>(stream));
   } catch (...) {
     poolFailure = std::current_exception();
+    poolFailureNumber = ++poolFailures;
     return nullptr;
   }
 }
@@ -53,8 +55,11 @@ cupool_pool_config poolConfig() {
 
 } // namespace
 
-void rethrowPoolFailure() {
-  if (const std::exception_ptr failure = std::exchange(poolFailure, nullptr)) {
+std::atomic<uint64_t> poolFailures{0};
+
+void rethrowPoolFailure(uint64_t before) {
+  const std::exception_ptr failure = std::exchange(poolFailure, nullptr);
+  if (failure != nullptr && poolFailureNumber > before) {
     std::rethrow_exception(failure);
   }
 }
