@@ -740,6 +740,35 @@ void settings() {
   REQUIRE(active(84 << 20) == 84 << 20);
 }
 
+// What a pool has for settings of PyTorch and of cupool.
+std::string settingsOf(const char* torch, const char* ours) {
+  setenv("CUPOOL_ALLOC_CONF", ours, 1);
+  c10::CachingAllocator::setAllocatorSettings(torch);
+  char text[4096];
+  REQUIRE(cupool_torch_install(library(), "", text, sizeof text) == 0);
+  alloc::init(1);
+  alloc::raw_delete(alloc::raw_alloc(1 << 20));
+  size_t length = 0;
+  void* loaded = dlopen("libcupool.so", RTLD_NOW | RTLD_NOLOAD);
+  REQUIRE(reinterpret_cast<decltype(&cupool_settings)>(dlsym(loaded, "cupool_settings"))(0, text, sizeof text, &length) == 0);
+  return text;
+}
+
+// Virtual memory is always split, whatever PyTorch says of segments.
+void virtualMemory() {
+  const std::pair<const char*, const char*> asked[] = {{"max_split_size_mb:128,expandable_segments:True", ""},
+                                                       {"max_split_size_mb:128", "expandable_segments:True"},
+                                                       {"max_split_size_mb:128", "backing:vmm"},
+                                                       {"max_split_size_mb:128", "max_split:0"}};
+  for (const auto& [torch, ours] : asked) {
+    inChild([&, torch = torch, ours = ours] {
+      REQUIRE(has(settingsOf(torch, ours), "backing:vmm"));
+      c10::CachingAllocator::setAllocatorSettings("max_split_size_mb:64");
+    });
+  }
+  inChild([] { REQUIRE(has(settingsOf("max_split_size_mb:128", ""), "max_split:128M (program)")); });
+}
+
 void sharing() {
   auto p = alloc::get()->allocate(3 << 20);
   alloc::ShareableHandle handle;
@@ -890,7 +919,7 @@ void children() {
 
 int main(int argc, char** argv) {
   const std::pair<const char*, void (*)()> tests[] = {
-      {"openedByOthers", openedByOthers}, {"sharingWithPyTorch", sharingWithPyTorch}, {"install", install}, {"contract", contract}, {"statistics", statistics}, {"history", history},
+      {"openedByOthers", openedByOthers}, {"sharingWithPyTorch", sharingWithPyTorch}, {"virtualMemory", virtualMemory}, {"install", install}, {"contract", contract}, {"statistics", statistics}, {"history", history},
       {"nested", nested}, {"refusedFrees", refusedFrees},
       {"trackers", trackers}, {"throwingTracker", throwingTracker}, {"profiler", profiler}, {"streams", streams}, {"pools", pools},
       {"poolOptions", poolOptions}, {"poolAllocator", poolAllocator}, {"poolAllocatorThatCallsBack", poolAllocatorThatCallsBack},

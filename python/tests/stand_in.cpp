@@ -12,6 +12,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <limits>
 #include <map>
 #include <mutex>
 
@@ -98,11 +99,18 @@ std::function<void(const std::string&)>& AcceleratorAllocatorConfig::getConfigPa
   return hook;
 }
 #endif
-// One setting is enough: "roundup_power2_divisions:N", or nothing for none.
+// Three settings are enough: "roundup_power2_divisions:N", "max_split_size_mb:N" and "expandable_segments:True".
 void AcceleratorAllocatorConfig::parseArgs(const std::string& text) {
   last_allocator_settings_ = text;
-  const auto colon = text.find(':');
-  roundup_power2_divisions_.assign(16, colon == std::string::npos ? 0 : std::stoul(text.substr(colon + 1)));
+  const auto number = [&text](const std::string& key, size_t otherwise) {
+    const auto at = text.find(key + ":");
+    return at == std::string::npos ? otherwise : std::stoul(text.substr(at + key.size() + 1));
+  };
+  roundup_power2_divisions_.assign(16, number("roundup_power2_divisions", 0));
+  const size_t split = number("max_split_size_mb", 0);
+  max_split_size_ = split > 0 ? split << 20 : std::numeric_limits<size_t>::max();
+  max_non_split_rounding_size_ = 20 << 20;
+  use_expandable_segments_ = text.find("expandable_segments:True") != std::string::npos;
 }
 } // namespace CachingAllocator
 

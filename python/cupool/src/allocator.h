@@ -167,6 +167,7 @@ class Allocator final : public native::CUDAAllocator {
 
   // settings.cpp
   static double fraction(const Device& d);
+  std::map<std::string, std::string> own() const;
   std::map<std::string, std::string> changeableSettings() const;
   std::string settings() const;
   void settingsChanged();

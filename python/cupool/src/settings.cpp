@@ -115,7 +115,7 @@ std::map<std::string, std::string> changeable() {
   std::map<std::string, std::string> settings;
   settings["roundup_power2_divisions"] = divisions();
   const size_t split = Config::max_split_size();
-  if (split == std::numeric_limits<size_t>::max()) {
+  if (split == std::numeric_limits<size_t>::max() || Config::use_expandable_segments()) { // which are always split
     settings["max_split"] = "0";
   } else {
     settings["max_split"] = std::to_string(split);
@@ -135,14 +135,20 @@ std::string join(const std::map<std::string, std::string>& settings) {
   return text;
 }
 
-// The same under what the environment and install say of it.
-std::map<std::string, std::string> Allocator::changeableSettings() const {
-  std::map<std::string, std::string> settings = changeable(), over;
+// What the environment and install say.
+std::map<std::string, std::string> Allocator::own() const {
+  std::map<std::string, std::string> settings;
   if (const char* environment = std::getenv("CUPOOL_ALLOC_CONF")) {
-    add(&over, environment);
+    add(&settings, environment);
   }
-  add(&over, extra_);
-  for (const auto& [key, value] : over) {
+  add(&settings, extra_);
+  return settings;
+}
+
+// What can change, under that.
+std::map<std::string, std::string> Allocator::changeableSettings() const {
+  std::map<std::string, std::string> settings = changeable();
+  for (const auto& [key, value] : own()) {
     if (!namesOf(key).empty()) {
       put(&settings, key, value);
     }
@@ -155,8 +161,8 @@ double Allocator::fraction(const Device& d) {
   return d.fraction.value_or(memoryFraction(static_cast<const native::CUDAAllocatorConfig*>(nullptr), 0));
 }
 
-// expandable_segments has no effect: the library takes virtual memory where the device has it, and snapshots say so
-// where PyTorch's setting does. large_segment_size_mb is of PyTorch's own segments.
+// expandable_segments ends max_split_size_mb. The library takes virtual memory in any case where the device has it, and
+// snapshots say so where PyTorch's setting does. large_segment_size_mb is of PyTorch's own segments.
 std::string Allocator::settings() const {
   std::map<std::string, std::string> settings = changeable();
   // Programs for PyTorch lean on it: memory goes to another stream when all of the device have passed its free.
@@ -167,10 +173,19 @@ std::string Allocator::settings() const {
   if (c10::utils::check_env("TORCH_CUDA_EXPANDABLE_SEGMENTS_IPC") == true) {
     settings["max_chunk"] = "2MiB";
   }
-  if (const char* environment = std::getenv("CUPOOL_ALLOC_CONF")) {
-    add(&settings, environment);
+  const auto over = own();
+  const auto says = [&](const char* key, const char* value) {
+    const auto found = over.find(key);
+    return found != over.end() && found->second == value;
+  };
+  // PyTorch's sizes are for segments that are split.
+  if (says("backing", "vmm") || says("expandable_segments", "True") || says("max_split", "0")) {
+    settings.erase("max_split");
+    settings.erase("max_non_split_rounding");
   }
-  add(&settings, extra_);
+  for (const auto& [key, value] : over) {
+    put(&settings, key, value);
+  }
   return join(settings);
 }
 
