@@ -1,6 +1,8 @@
 package main
 
+// #define _GNU_SOURCE
 // #include <stdlib.h>
+// #include <unistd.h>
 // #include "internal.h"
 import "C"
 
@@ -227,6 +229,7 @@ func (set settingsOf) config() (cfg cupool.Config, ownOrder bool, err error) {
 	}
 	var list []cupool.Setting
 	if !set.noEnvironment {
+		readEnvironment()
 		if cfg, list, err = cupool.ConfigFromEnv(cfg); err != nil {
 			return cfg, false, err
 		}
@@ -239,6 +242,26 @@ func (set settingsOf) config() (cfg cupool.Config, ownOrder bool, err error) {
 		cfg.IdleOrder = cupool.DeviceOrder
 	}
 	return cfg, ownOrder, nil
+}
+
+// readEnvironment gives Go the variables of cupool that C has. Go's are those of the begin of the process, and the program
+// may have set others.
+func readEnvironment() {
+	now := map[string]string{}
+	for at := C.environ; at != nil && *at != nil; at = (**C.char)(unsafe.Add(unsafe.Pointer(at), unsafe.Sizeof(*at))) {
+		if name, value, _ := strings.Cut(C.GoString(*at), "="); strings.HasPrefix(name, "CUPOOL_") {
+			now[name] = value
+			if before, ok := os.LookupEnv(name); !ok || before != value {
+				os.Setenv(name, value)
+			}
+		}
+	}
+	for _, variable := range os.Environ() {
+		name, _, _ := strings.Cut(variable, "=")
+		if _, ok := now[name]; !ok && strings.HasPrefix(name, "CUPOOL_") {
+			os.Unsetenv(name)
+		}
+	}
 }
 
 // onStream calls f with the pool's side of a stream. Where that was forgotten meanwhile, the handle is
