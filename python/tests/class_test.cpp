@@ -15,6 +15,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <mutex>
 #include <set>
 #include <thread>
@@ -769,6 +770,27 @@ void virtualMemory() {
   inChild([] { REQUIRE(has(settingsOf("max_split_size_mb:128", ""), "max_split:128M (program)")); });
 }
 
+// A variable of one setting counts as CUPOOL_ALLOC_CONF does.
+void variables() {
+  inChild([] {
+    for (const auto& [name, value] : std::map<const char*, const char*>{
+             {"CUPOOL_LIMIT", "1G"}, {"CUPOOL_DIVISIONS", "4"}, {"CUPOOL_GROW_WAIT", "2s"}, {"CUPOOL_BACKING", "vmm"}}) {
+      setenv(name, value, 1);
+    }
+    const auto text = settingsOf("roundup_power2_divisions:2,max_split_size_mb:128", "");
+    for (const char* wanted : {"\nbacking:vmm", "divisions:4 ", "grow_wait:2s ", "limit:1G (CUPOOL_LIMIT)"}) {
+      REQUIRE(has("\n" + text, wanted));
+    }
+    c10::CachingAllocator::setAllocatorSettings("roundup_power2_divisions:8");
+    alloc::raw_alloc(84 << 20);
+    REQUIRE(stats().active_bytes[0].current == 96 << 20);
+  });
+  inChild([] {
+    setenv("CUPOOL_LIMIT", "1G", 1);
+    REQUIRE(has(raises([] { settingsOf("", "limit:2G"); }), "contradicts"));
+  });
+}
+
 void sharing() {
   auto p = alloc::get()->allocate(3 << 20);
   alloc::ShareableHandle handle;
@@ -919,7 +941,7 @@ void children() {
 
 int main(int argc, char** argv) {
   const std::pair<const char*, void (*)()> tests[] = {
-      {"openedByOthers", openedByOthers}, {"sharingWithPyTorch", sharingWithPyTorch}, {"virtualMemory", virtualMemory}, {"install", install}, {"contract", contract}, {"statistics", statistics}, {"history", history},
+      {"openedByOthers", openedByOthers}, {"sharingWithPyTorch", sharingWithPyTorch}, {"virtualMemory", virtualMemory}, {"variables", variables}, {"install", install}, {"contract", contract}, {"statistics", statistics}, {"history", history},
       {"nested", nested}, {"refusedFrees", refusedFrees},
       {"trackers", trackers}, {"throwingTracker", throwingTracker}, {"profiler", profiler}, {"streams", streams}, {"pools", pools},
       {"poolOptions", poolOptions}, {"poolAllocator", poolAllocator}, {"poolAllocatorThatCallsBack", poolAllocatorThatCallsBack},

@@ -107,7 +107,6 @@ void Allocator::open(c10::DeviceIndex device) {
   cupool_config config{};
   config.struct_size = sizeof config;
   config.settings = text.c_str();
-  config.no_environment = 1; // settings() has it
   const cupool_status status = lib.open_(device, &config);
   if (status == CUPOOL_ERROR_EXISTS) {
     // CuPy or a library in C opened the pool first. What can change later is as PyTorch says.

@@ -7,6 +7,7 @@
 #include <c10/util/env.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cstdlib>
 #include <iomanip>
 #include <limits>
@@ -135,9 +136,17 @@ std::string join(const std::map<std::string, std::string>& settings) {
   return text;
 }
 
-// What the environment and install say.
+// What the environment and install say. Of variables that are of one setting the library reads the others.
 std::map<std::string, std::string> Allocator::own() const {
   std::map<std::string, std::string> settings;
+  for (const std::string key : {"backing", "divisions", "garbage_collection_threshold", "grow_wait", "idle_order",
+                                "max_chunk", "max_non_split_rounding", "max_split"}) {
+    std::string name = "CUPOOL_" + key;
+    std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::toupper(c); });
+    if (const char* value = std::getenv(name.c_str()); value != nullptr && *value != 0) {
+      add(&settings, key + ":" + value);
+    }
+  }
   if (const char* environment = std::getenv("CUPOOL_ALLOC_CONF")) {
     add(&settings, environment);
   }
