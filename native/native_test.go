@@ -710,3 +710,14 @@ func TestNoPools(t *testing.T) {
 	require.NoError(t, err, "out of memory once, and then not")
 	require.NoError(t, n.Free(b))
 }
+
+func requireBytes(t *testing.T, s *cupool.Stream, b cupool.Block, want byte) {
+	t.Helper()
+	got := make([]byte, b.Size())
+	require.NoError(t, s.CopyOut(got, b.Ptr()))
+	for i, v := range got {
+		if v != want {
+			t.Fatalf("byte %d is %d, want %d", i, v, want)
+		}
+	}
+}

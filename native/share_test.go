@@ -108,17 +108,6 @@ func receive(t *testing.T, d cupool.Driver) {
 	require.NoError(t, d.Close())
 }
 
-func requireBytes(t *testing.T, s *cupool.Stream, b cupool.Block, want byte) {
-	t.Helper()
-	got := make([]byte, b.Size())
-	require.NoError(t, s.CopyOut(got, b.Ptr()))
-	for i, v := range got {
-		if v != want {
-			t.Fatalf("byte %d is %d, want %d", i, v, want)
-		}
-	}
-}
-
 // peer starts the other process and returns a socket to it. wait waits until it
 // ended, and fails unless its test passed.
 func peer(t *testing.T) (conn *net.UnixConn, wait func()) {
