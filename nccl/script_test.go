@@ -112,12 +112,12 @@ type scripted struct {
 	m     dist.Memory // 12 elements at the beginning of b
 }
 
-// play calls f with a rank whose NCCL answers as told, where time is what is slept.
-func play(t *testing.T, cfg Config, a answers, f func(t *testing.T, r *scripted)) {
+// play calls f with a rank whose NCCL answers as r.nccl.set says, where time is what is slept.
+func play(t *testing.T, cfg Config, f func(t *testing.T, r *scripted)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		pool, d := pooltest.New(t, 1<<30)
-		r := &scripted{nccl: &script{answers: a}, d: d}
+		r := &scripted{nccl: &script{}, d: d}
 		cfg.Size = cmp.Or(cfg.Size, 3)
 		cfg.Rank = min(1, cfg.Size-1)
 		var err error
@@ -217,7 +217,7 @@ func TestResults(t *testing.T) {
 		"abort fails":             {answers{"Abort": {ncclapi.SystemError}}, func(r *scripted) error { return r.Abort() }, []string{"Abort"}, "ncclCommAbort: ncclSystemError (text of 2); see the network and /dev/shm; NCCL_DEBUG=WARN tells more", 0, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			play(t, Config{Timeout: timeout}, nil, func(t *testing.T, r *scripted) {
+			play(t, Config{Timeout: timeout}, func(t *testing.T, r *scripted) {
 				r.nccl.set(tc.answers)
 				began := time.Now()
 				err := tc.f(r)
@@ -252,7 +252,7 @@ func TestResults(t *testing.T) {
 
 // TestTasks has what each call asks of NCCL, and no call of those that cannot be made.
 func TestTasks(t *testing.T) {
-	play(t, Config{}, nil, func(t *testing.T, r *scripted) {
+	play(t, Config{}, func(t *testing.T, r *scripted) {
 		at := func(element int) uintptr { return uintptr(r.b.Ptr()) + uintptr(8*element) }
 		own, def := uintptr(r.s.Handle()), uintptr(r.pool.DefaultStream().Handle())
 		a, b, long := r.part(0, 3), r.part(3, 3), r.part(3, 9)
@@ -320,7 +320,7 @@ func TestTasks(t *testing.T) {
 		require.NoError(t, r.Err())
 		require.NoError(t, other.Close())
 	})
-	play(t, Config{Size: 1}, nil, func(t *testing.T, r *scripted) {
+	play(t, Config{Size: 1}, func(t *testing.T, r *scripted) {
 		m := r.m
 		m.Type = dist.Float64
 		for op, want := range map[dist.Op]int64{dist.Avg: ncclapi.Sum, dist.Max: ncclapi.Max} {
@@ -356,7 +356,7 @@ func TestGroups(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			play(t, Config{}, nil, func(t *testing.T, r *scripted) {
+			play(t, Config{}, func(t *testing.T, r *scripted) {
 				for range 2 {
 					err := r.Group(func() error {
 						return tc.f(r, func(n int) error {
@@ -391,7 +391,7 @@ func TestWatch(t *testing.T) {
 	} {
 		for _, inTime := range []bool{false, true} {
 			t.Run(fmt.Sprint(tc.timeout, " in time: ", inTime), func(t *testing.T) {
-				play(t, Config{Timeout: tc.timeout}, nil, func(t *testing.T, r *scripted) {
+				play(t, Config{Timeout: tc.timeout}, func(t *testing.T, r *scripted) {
 					handles := r.d.Handles()
 					r.d.Busy(r.s)
 					require.NoError(t, r.sum())
@@ -469,7 +469,7 @@ func TestWatchEnds(t *testing.T) {
 		}, moment, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			play(t, Config{Timeout: 2 * time.Second}, nil, func(t *testing.T, r *scripted) {
+			play(t, Config{Timeout: 2 * time.Second}, func(t *testing.T, r *scripted) {
 				handles := r.d.Handles()
 				r.d.Busy(r.s)
 				require.NoError(t, r.sum())
@@ -490,7 +490,7 @@ func TestWatchEnds(t *testing.T) {
 			})
 		})
 	}
-	play(t, Config{}, nil, func(t *testing.T, r *scripted) { // before the watch has looked
+	play(t, Config{}, func(t *testing.T, r *scripted) { // before the watch has looked
 		r.d.Busy(r.s)
 		require.NoError(t, r.sum())
 		began := time.Now()
@@ -503,7 +503,7 @@ func TestWatchEnds(t *testing.T) {
 // TestStopped: the process gets no processor until the Timeout is over. What is done by then is
 // not late.
 func TestStopped(t *testing.T) {
-	play(t, Config{Timeout: 2 * time.Millisecond}, nil, func(t *testing.T, r *scripted) {
+	play(t, Config{Timeout: 2 * time.Millisecond}, func(t *testing.T, r *scripted) {
 		r.nccl.set(answers{"Run": {ncclapi.InProgress}, "State": progress(looks+10+2, ncclapi.Success)}) // two looks are the watch's
 		began := time.Now()
 		require.NoError(t, r.sum())
@@ -513,7 +513,7 @@ func TestStopped(t *testing.T) {
 
 // TestNoTimeout: a call is in progress for longer than anything.
 func TestNoTimeout(t *testing.T) {
-	play(t, Config{Timeout: -1}, nil, func(t *testing.T, r *scripted) {
+	play(t, Config{Timeout: -1}, func(t *testing.T, r *scripted) {
 		r.nccl.set(answers{"Run": {ncclapi.InProgress}, "State": progress(500, ncclapi.Success)})
 		require.NoError(t, r.sum())
 	})
