@@ -4,9 +4,6 @@ package cupool
 
 import (
 	"bytes"
-	"encoding/hex"
-	"os"
-	"os/exec"
 	"runtime"
 	"testing"
 
@@ -15,7 +12,6 @@ import (
 	"gorgonia.org/cu"
 
 	"github.com/cupool/cupool/cuda"
-	"github.com/cupool/cupool/internal/cudadrv"
 )
 
 // TestCUContext opens over a context of cu, with streams and memory that cu
@@ -71,39 +67,4 @@ func TestCUContext(t *testing.T) {
 	require.NoError(t, cu.SetCurrentContext(cu.CUContext{}))
 	_, err = cuda.OpenContext(0)
 	require.ErrorContains(t, err, "no context is current")
-}
-
-// TestCUShareEvent sends an event of cu to another process, which is this
-// program again with a variable set.
-func TestCUShareEvent(t *testing.T) {
-	const received = "CUPOOL_TEST_SHARE_EVENT"
-	d, err := cuda.Open(0)
-	require.NoError(t, err)
-	defer d.Close()
-	ctx := d.Context()
-	if s := os.Getenv(received); s != "" {
-		var h cudadrv.IPCHandle
-		_, err := hex.Decode(h[:], []byte(s))
-		require.NoError(t, err)
-		e, r := cudadrv.IPCOpenEvent(ctx, h)
-		require.Equal(t, cudadrv.Success, r)
-		require.Equal(t, cudadrv.Success, cudadrv.EventSync(ctx, e))
-		return
-	}
-	var e cu.Event
-	require.Equal(t, cudadrv.Success, cudadrv.In(ctx, func() (err error) {
-		e, err = cu.MakeEvent(cu.DisableTiming | cu.InterprocessEvent)
-		return err
-	}))
-	h, r := cudadrv.IPCGetEvent(ctx, cudadrv.EventHandle(e))
-	if r == cudadrv.NotSupported {
-		t.Skip("events cannot be shared here (nor on the stand-in driver)")
-	}
-	require.Equal(t, cudadrv.Success, r)
-	require.Equal(t, cudadrv.Success, cudadrv.EventRecord(ctx, cudadrv.EventHandle(e), 0))
-	cmd := exec.Command(os.Args[0], "-test.run=^TestCUShareEvent$", "-test.v")
-	cmd.Env = append(os.Environ(), received+"="+hex.EncodeToString(h[:]))
-	out, err := cmd.CombinedOutput()
-	require.NoError(t, err, string(out))
-	require.Contains(t, string(out), "--- PASS: TestCUShareEvent")
 }

@@ -360,7 +360,7 @@ func TestStreamsCloseFirst(t *testing.T) {
 	require.NoError(t, r.AllReduce(m, m, dist.Sum, s))
 	require.NoError(t, b.Free())
 	require.NoError(t, s.Close())
-	calls := []string{"cuStreamGetCtx", "cuStreamIsCapturing", "cuStreamGetCaptureInfo_v2", "cuStreamGetCaptureInfo_v3"}
+	calls := []string{"cuStreamGetCtx", "cuStreamGetCaptureInfo_v2", "cuStreamGetCaptureInfo_v3"}
 	if fakecuda.Loaded() {
 		fakecuda.Count(true)
 		t.Cleanup(func() { fakecuda.Count(false) })

@@ -23,7 +23,7 @@ var fns struct {
 	streamDestroy, streamSynchronize, streamWaitEvent, eventCreate, eventDestroy, eventRecord       uintptr
 	eventQuery, eventSynchronize, memcpyAsync, memcpyHtoDAsync, memcpyDtoHAsync, memsetD8Async      uintptr
 	moduleLoadData, moduleUnload, moduleGetFunction, launchKernel, graphDestroy, getErrorName       uintptr
-	getErrorString, pointerGetAttributes, streamGetCtx, streamIsCapturing, streamGetCaptureInfo     uintptr
+	getErrorString, pointerGetAttributes, streamGetCtx, streamGetCaptureInfo                        uintptr
 	streamBeginCapture, threadExchangeStreamCaptureMode, streamEndCapture, graphInstantiate         uintptr
 	graphLaunch, graphUpload, graphExecDestroy, streamGetId, memAddressReserve, memAddressFree      uintptr
 	memCreate, memRelease, memMap, memUnmap, memSetAccess, memGetAccess                             uintptr
@@ -34,7 +34,7 @@ var fns struct {
 	memPoolExportToShareableHandle, memPoolImportFromShareableHandle, memPoolExportPointer          uintptr
 	memPoolImportPointer, memHostAlloc, memHostRegister, memHostUnregister, memHostGetDevicePointer uintptr
 	memPrefetchAsyncV1, memPrefetchAsync, memAdviseV1, memAdvise                                    uintptr
-	ipcGetMemHandle, ipcOpenMemHandle, ipcCloseMemHandle, ipcGetEventHandle, ipcOpenEventHandle     uintptr
+	ipcGetMemHandle, ipcOpenMemHandle, ipcCloseMemHandle                                            uintptr
 	deviceCanAccessPeer, ctxEnablePeerAccess, ctxDisablePeerAccess, memcpyPeerAsync                 uintptr
 }
 
@@ -85,7 +85,6 @@ var entries = [...]struct {
 	{&fns.getErrorString, "cuGetErrorString", "", 6000},
 	{&fns.pointerGetAttributes, "cuPointerGetAttributes", "", 7000},
 	{&fns.streamGetCtx, "cuStreamGetCtx", "", 9020},
-	{&fns.streamIsCapturing, "cuStreamIsCapturing", "", 10000},
 	{&fns.streamGetCaptureInfo, "cuStreamGetCaptureInfo", "", 10010},
 	{&fns.streamBeginCapture, "cuStreamBeginCapture", "cuStreamBeginCapture_v2", 10010},
 	{&fns.threadExchangeStreamCaptureMode, "cuThreadExchangeStreamCaptureMode", "", 10010},
@@ -135,8 +134,6 @@ var entries = [...]struct {
 	{&fns.ipcGetMemHandle, "cuIpcGetMemHandle", "", 4010},
 	{&fns.ipcOpenMemHandle, "cuIpcOpenMemHandle", "cuIpcOpenMemHandle_v2", 11000},
 	{&fns.ipcCloseMemHandle, "cuIpcCloseMemHandle", "", 4010},
-	{&fns.ipcGetEventHandle, "cuIpcGetEventHandle", "", 4010},
-	{&fns.ipcOpenEventHandle, "cuIpcOpenEventHandle", "", 4010},
 	{&fns.deviceCanAccessPeer, "cuDeviceCanAccessPeer", "", 4000},
 	{&fns.ctxEnablePeerAccess, "cuCtxEnablePeerAccess", "", 4000},
 	{&fns.ctxDisablePeerAccess, "cuCtxDisablePeerAccess", "", 4000},

@@ -9,15 +9,10 @@ import (
 
 // Pinned host memory, managed memory, and handles for other processes.
 
-// Kinds of places that managed memory can be at: CUmemLocationType.
-const (
-	AtDevice = 1 // the id is a device ordinal
-	AtHost   = 2 // the id is ignored
-	AtNUMA   = 3 // the id is a NUMA node; CUDA 12.2, else the host as a whole
-)
+// AtDevice is the CUmemLocationType of a place whose id is a device's ordinal.
+const AtDevice = 1
 
-// IPCHandle is CUipcMemHandle or CUipcEventHandle: plain bytes to send to
-// another process.
+// IPCHandle is CUipcMemHandle: plain bytes to send to another process.
 type IPCHandle [64]byte
 
 // Host memory is for every context, and at the same address for the device: PORTABLE and DEVICEMAP
@@ -87,36 +82,22 @@ func IPCGetMem(ctx, p uintptr) (h IPCHandle, r Result) {
 	return h, r
 }
 
-// IPCOpenMem is cuIpcOpenMemHandle.
+// IPCOpenMem is cuIpcOpenMemHandle, whose second argument is a handle by value.
 func IPCOpenMem(ctx uintptr, h IPCHandle) (uintptr, Result) {
 	const lazyPeerAccess = 1 // CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS
-	return openIPC(ctx, fns.ipcOpenMemHandle, clib.OnHeap(h), lazyPeerAccess)
+	if fns.ipcOpenMemHandle == 0 {
+		return 0, Missing
+	}
+	handle := clib.OnHeap(h)
+	s := [1]clib.Step{{Fn: fns.ipcOpenMemHandle, N: 1}}
+	s[0].Out(0, 0)
+	next := s[0].Bytes(1, handle[:])
+	s[0].Args[next] = lazyPeerAccess
+	s[0].N = max(s[0].N, next+1)
+	r := run(ctx, s[:])
+	runtime.KeepAlive(handle)
+	return s[0].Value(0), r
 }
 
 // IPCCloseMem is cuIpcCloseMemHandle.
 func IPCCloseMem(ctx, p uintptr) Result { return call(ctx, fns.ipcCloseMemHandle, p) }
-
-// IPCGetEvent is cuIpcGetEventHandle.
-func IPCGetEvent(ctx, event uintptr) (h IPCHandle, r Result) {
-	r = callGo(ctx, fns.ipcGetEventHandle, uintptr(unsafe.Pointer(&h)), event)
-	return h, r
-}
-
-// IPCOpenEvent is cuIpcOpenEventHandle.
-func IPCOpenEvent(ctx uintptr, h IPCHandle) (uintptr, Result) {
-	return openIPC(ctx, fns.ipcOpenEventHandle, clib.OnHeap(h))
-}
-
-// openIPC makes a call whose second argument is a handle by value.
-func openIPC(ctx, fn uintptr, h *IPCHandle, more ...uintptr) (uintptr, Result) {
-	if fn == 0 {
-		return 0, Missing
-	}
-	s := [1]clib.Step{{Fn: fn, N: 1}}
-	s[0].Out(0, 0)
-	next := s[0].Bytes(1, h[:])
-	s[0].N = max(s[0].N, next+copy(s[0].Args[next:], more))
-	r := run(ctx, s[:])
-	runtime.KeepAlive(h)
-	return s[0].Value(0), r
-}

@@ -29,12 +29,6 @@ const (
 	CaptureInvalidated
 )
 
-// StreamCapturing is cuStreamIsCapturing.
-func StreamCapturing(ctx, stream uintptr) (Capture, Result) {
-	c, r := value(ctx, fns.streamIsCapturing, 1, stream, 0)
-	return Capture(c), r
-}
-
 // StreamCapture is cuStreamGetCaptureInfo. id is the capture's number, unique
 // in the process, or 0 when there is none.
 func StreamCapture(ctx, stream uintptr) (c Capture, id uint64, r Result) {

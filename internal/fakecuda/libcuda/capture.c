@@ -144,11 +144,6 @@ static CUresult info(CUstream h, CUstreamCaptureStatus *status, cuuint64_t *id) 
 	return CUDA_SUCCESS;
 }
 
-CUresult cuStreamIsCapturing(CUstream h, CUstreamCaptureStatus *status) {
-	FAKE_CALL(true);
-	return info(h, status, NULL);
-}
-
 CUresult cuStreamGetCaptureInfo(CUstream h, CUstreamCaptureStatus *status, cuuint64_t *id) {
 	FAKE_CALL(true);
 	return info(h, status, id);

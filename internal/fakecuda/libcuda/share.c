@@ -103,19 +103,3 @@ CUresult cuIpcCloseMemHandle(CUdeviceptr p) {
 	fake_range_close(&r);
 	return CUDA_SUCCESS;
 }
-
-// Events are not shared between processes here.
-
-CUresult cuIpcGetEventHandle(CUipcEventHandle *h, CUevent e) {
-	FAKE_CALL(true);
-	(void)e;
-	memset(h, 0, sizeof *h);
-	return CUDA_ERROR_NOT_SUPPORTED;
-}
-
-CUresult cuIpcOpenEventHandle(CUevent *e, CUipcEventHandle h) {
-	FAKE_CALL(true);
-	(void)h;
-	*e = NULL;
-	return CUDA_ERROR_NOT_SUPPORTED;
-}
