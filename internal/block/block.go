@@ -62,9 +62,6 @@ func (w Word) State() State { return State(w) & stateMask }
 // Has reports whether the flag (Homed, Used) is set.
 func (w Word) Has(flag State) bool { return State(w)&flag != 0 }
 
-// With returns the word in another state, with its flags and generation.
-func (w Word) With(s State) Word { return w&^stateMask | Word(s) }
-
 // A Block is a contiguous range of one segment and the unit of allocation. It takes
 // two cache lines of 64 bytes.
 //

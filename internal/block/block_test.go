@@ -22,7 +22,6 @@ func TestWord(t *testing.T) {
 				require.Equal(t, s, w.State())
 				require.Equal(t, flags&Homed != 0, w.Has(Homed))
 				require.Equal(t, flags&Used != 0, w.Has(Used))
-				require.Equal(t, MakeWord(gen, Cached|flags), w.With(Cached))
 			}
 		}
 	}

@@ -39,11 +39,6 @@ func (s *Segment) Shape() Segment {
 	return Segment{Base: s.Base, Size: s.Size, Large: s.Large, Virtual: s.Virtual, Stitched: s.Stitched}
 }
 
-// Contains reports whether the address lies in the segment.
-func (s *Segment) Contains(addr uint64) bool {
-	return addr-s.Base < uint64(s.Size)
-}
-
 // Begin makes the one block that covers a new segment, Free and in no set.
 func (s *Segment) Begin(slots *SlotCache) (ID, *Block) {
 	id, b := slots.Take()

@@ -54,11 +54,6 @@ func TestSegmentBegin(t *testing.T) {
 	require.True(t, a.IsWhollyFree(a.tab))
 	require.Equal(t, "[Free 20M]", a.Layout(a.tab))
 	require.NoError(t, a.Check(a.tab, sizeclass.Quantum))
-
-	require.True(t, a.Contains(a.Base))
-	require.True(t, a.Contains(a.Base+20<<20-1))
-	require.False(t, a.Contains(a.Base-1))
-	require.False(t, a.Contains(a.Base+20<<20))
 }
 
 func TestSegmentSplitAndCoalesce(t *testing.T) {

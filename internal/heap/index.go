@@ -111,17 +111,6 @@ func (x *Index) From(addr uint64) (Entry, bool) {
 	return Entry{}, false
 }
 
-// Each calls fn for every segment, by address, with the index locked.
-func (x *Index) Each(fn func(Entry)) {
-	x.mu.RLock()
-	defer x.mu.RUnlock()
-	for _, e := range x.list {
-		if !e.Seg.Gone {
-			fn(e)
-		}
-	}
-}
-
 // bytes returns the memory that the index takes, with the segments' books.
 func (x *Index) bytes() int64 {
 	x.mu.RLock()

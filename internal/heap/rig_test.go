@@ -270,5 +270,5 @@ func (r *rig) close() {
 	require.Zero(r.t, s.Allocations+s.Reservations+s.MemHandles+s.Mappings)
 	require.Zero(r.t, s.UsedBytes)
 	require.Zero(r.t, r.budget.Held())
-	r.space.Index.Each(func(e Entry) { require.Fail(r.t, "an entry is left", "%+v", e) })
+	require.Len(r.t, r.space.Index.list, r.space.Index.gone, "an entry is left")
 }
