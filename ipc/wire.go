@@ -53,8 +53,8 @@ type header struct {
 	size int  // bytes of the body
 }
 
-func (h header) append(b []byte) []byte {
-	return binary.LittleEndian.AppendUint32(append(b, byte(h.kind), 0, 0, 0), uint32(h.size))
+func (h header) bytes() []byte {
+	return binary.LittleEndian.AppendUint32([]byte{byte(h.kind), 0, 0, 0}, uint32(h.size))
 }
 
 func parseHeader(b [headerSize]byte) (header, error) {
@@ -108,7 +108,7 @@ func (b *body) expect(k kind) error {
 
 // message puts a body together.
 func message(k kind, tail []byte, numbers ...uint64) []byte {
-	b := header{kind: k, size: 8*len(numbers) + len(tail)}.append(nil)
+	b := header{kind: k, size: 8*len(numbers) + len(tail)}.bytes()
 	for _, n := range numbers {
 		b = binary.LittleEndian.AppendUint64(b, n)
 	}

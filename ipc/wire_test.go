@@ -68,7 +68,7 @@ func TestHeaders(t *testing.T) {
 		{header{kind: helloKind, size: maxBody}, true}, {header{kind: errorKind}, true}, {header{kind: pieceKind, file: true}, true},
 		{header{kind: helloKind, size: maxBody + 1}, false}, {header{kind: helloKind - 1}, false}, {header{kind: errorKind + 1}, false}, {header{kind: openedKind, file: true}, false},
 	} {
-		b := [headerSize]byte(tc.append(nil))
+		b := [headerSize]byte(tc.bytes())
 		if tc.file {
 			b[1] = 1
 		}
