@@ -64,22 +64,22 @@ var kinds = map[string]func(*maker){
 }
 
 // weights are a network's, with the states of its optimizer.
-func (m *maker) weights(layers, width, stream int) (ids []int) {
+func (m *maker) weights(layers, width int) (ids []int) {
 	for range 3 * layers {
-		ids = append(ids, m.alloc(16*width*width, stream), m.alloc(4*width*width, stream), m.alloc(4*width, stream))
+		ids = append(ids, m.alloc(16*width*width, 0), m.alloc(4*width*width, 0), m.alloc(4*width, 0))
 	}
 	return ids
 }
 
 // backward frees what forward kept, last first, and makes a gradient of weights for every
 // so many of these blocks.
-func (m *maker) backward(kept []int, every, weight, stream int, gradient func(i int) int) {
+func (m *maker) backward(kept []int, every, weight int, gradient func(i int) int) {
 	var gradients []int
 	for i := len(kept) - 1; i >= 0; i-- {
 		if i%every == 0 {
-			gradients = append(gradients, m.alloc(weight, stream), m.alloc(4096, stream))
+			gradients = append(gradients, m.alloc(weight, 0), m.alloc(4096, 0))
 		}
-		g := m.alloc(gradient(i), stream)
+		g := m.alloc(gradient(i), 0)
 		m.free(kept[i], g)
 	}
 	m.free(gradients...)
@@ -88,7 +88,7 @@ func (m *maker) backward(kept []int, every, weight, stream int, gradient func(i 
 // sequences trains a transformer on sequences of any length.
 func (m *maker) sequences() {
 	layers, width, longest := m.linear(6, 16), 128*m.linear(4, 12), m.between(2048, 8192)
-	m.weights(layers, width, 0)
+	m.weights(layers, width)
 	for range 30 {
 		var kept []int
 		tokens := m.linear(64, longest)
@@ -99,14 +99,14 @@ func (m *maker) sequences() {
 			m.temporary(8*width*tokens, 0)
 		}
 		m.temporary(4*16000*tokens, 0)
-		m.backward(kept, 6, 16*width*width, 0, func(int) int { return 2 * width * tokens })
+		m.backward(kept, 6, 16*width*width, func(int) int { return 2 * width * tokens })
 	}
 }
 
 // graphs trains a network on graphs of any size.
 func (m *maker) graphs() {
 	width, layers, most := 64*m.linear(2, 8), m.linear(2, 6), m.between(40_000, 200_000)
-	m.weights(layers, 4*width, 0)
+	m.weights(layers, 4*width)
 	sizes := make([][2]int, m.linear(60, 200)) // nodes, edges
 	for i := range sizes {
 		n := m.between(500, most)
@@ -138,7 +138,7 @@ func (m *maker) graphs() {
 // images trains a convolutional network on images of any size.
 func (m *maker) images() {
 	batch, width := m.linear(4, 16), 16*m.linear(1, 4)
-	m.weights(4, 512, 0)
+	m.weights(4, 512)
 	for range 40 {
 		var kept []int
 		pixels, channels := m.linear(200, 900)*m.linear(200, 900), width
@@ -150,14 +150,14 @@ func (m *maker) images() {
 			pixels, channels = pixels/4, 2*channels
 		}
 		last := 2 * batch * channels * pixels
-		m.backward(kept, 2, m.between(64<<10, 9*mib), 0, func(i int) int { return last << (i / 6 % 5) })
+		m.backward(kept, 2, m.between(64<<10, 9*mib), func(i int) int { return last << (i / 6 % 5) })
 	}
 }
 
 // autoencoder trains a network whose first results are used last.
 func (m *maker) autoencoder() {
 	depth, width := m.linear(3, 5), 8*m.linear(4, 12)
-	m.weights(6, 512, 0)
+	m.weights(6, 512)
 	for range 40 {
 		var skips, kept []int
 		n := 2 * width * m.linear(256, 1400) * m.linear(256, 1400)
@@ -173,7 +173,7 @@ func (m *maker) autoencoder() {
 			kept = append(kept, m.alloc(2*n, 0), m.alloc(n, 0))
 			m.free(skips[i])
 		}
-		m.backward(kept, 2, 4*mib, 0, func(i int) int { return n / (1 + i%4) })
+		m.backward(kept, 2, 4*mib, func(i int) int { return n / (1 + i%4) })
 	}
 }
 
@@ -181,7 +181,7 @@ func (m *maker) autoencoder() {
 // the rest again.
 func (m *maker) checkpointing() {
 	layers, width := m.linear(6, 24), 128*m.linear(4, 12)
-	m.weights(layers, width, 0)
+	m.weights(layers, width)
 	for range 30 {
 		tokens := m.linear(256, 6000)
 		layer := func() (kept []int) {
@@ -196,7 +196,7 @@ func (m *maker) checkpointing() {
 			m.free(layer()...)
 		}
 		for i := layers - 1; i >= 0; i-- {
-			m.backward(layer(), 9, 4096, 0, func(int) int { return 2 * width * tokens })
+			m.backward(layer(), 9, 4096, func(int) int { return 2 * width * tokens })
 			gradients = append(gradients, m.alloc(16*width*width, 0))
 			m.free(inputs[i])
 		}
@@ -207,7 +207,7 @@ func (m *maker) checkpointing() {
 // experts trains a network that gives its tokens to experts, to each as it comes.
 func (m *maker) experts() {
 	layers, width, experts := m.linear(3, 10), 128*m.linear(5, 12), 4<<m.IntN(3)
-	m.weights(layers, width, 0)
+	m.weights(layers, width)
 	for range 25 {
 		var kept []int
 		tokens := m.linear(1024, 8192)
@@ -220,7 +220,7 @@ func (m *maker) experts() {
 			}
 			m.temporary(4*width*tokens, 0)
 		}
-		m.backward(kept, 5, 8*width*width, 0, func(i int) int { return 2 * width * tokens / (1 + i%experts) })
+		m.backward(kept, 5, 8*width*width, func(i int) int { return 2 * width * tokens / (1 + i%experts) })
 	}
 }
 
@@ -278,7 +278,7 @@ func (m *maker) buffer() {
 			m.free(x)
 			kept := forward(in)
 			m.free(forward(in)...) // the target network
-			m.backward(kept, 2, m.between(4096, 6*mib), 0, func(i int) int { return part(in, 1.6/float64(i+1)) })
+			m.backward(kept, 2, m.between(4096, 6*mib), func(i int) int { return part(in, 1.6/float64(i+1)) })
 			m.free(y)
 		}
 	}
@@ -288,7 +288,7 @@ func (m *maker) buffer() {
 // stream.
 func (m *maker) caches() {
 	layers, width, most := m.linear(3, 7), 256*m.linear(6, 16), m.linear(8, 32)
-	m.weights(layers, width, 0)
+	m.weights(layers, width)
 	type request struct {
 		caches       []int
 		tokens, left int
@@ -355,7 +355,7 @@ func (m *maker) shards() {
 		}
 		for l := layers - 1; l >= 0; l-- {
 			weights, gradient := m.alloc(sizes[l], 1), m.alloc(sizes[l], 0)
-			m.backward(kept[l], 9, 4096, 0, func(int) int { return 2 * width * tokens })
+			m.backward(kept[l], 9, 4096, func(int) int { return 2 * width * tokens })
 			m.free(weights)
 			reduced := m.alloc(sizes[l]/4, 1)
 			m.free(gradient)
@@ -392,7 +392,7 @@ func (m *maker) models() {
 			}
 			now := loaded{which: which}
 			for range all[which].layers {
-				now.ids = append(now.ids, m.weights(1, all[which].width/2, 0)...)
+				now.ids = append(now.ids, m.weights(1, all[which].width/2)...)
 				now.ids = append(now.ids, m.alloc(4*all[which].width, 0))
 			}
 			in, w = append(in, now), len(in)

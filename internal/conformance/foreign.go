@@ -9,19 +9,19 @@ import (
 	"github.com/cupool/cupool/device"
 )
 
-// warm makes a size recur, so that its blocks are homed where there are
+// warm makes the size 5000 recur, so that its blocks are homed where there are
 // magazines.
-func warm(r *rig, size int64) {
+func warm(r *rig) {
 	for range 3 {
-		r.free(r.alloc(size, nil))
+		r.free(r.alloc(5000, nil))
 	}
 }
 
 // testForeign gives an allocator another one's blocks, streams and events.
 func testForeign(t *testing.T, e *env) {
 	r, o := e.rig(t), e.rig(t)
-	warm(r, 5000)
-	warm(o, 5000)
+	warm(r)
+	warm(o)
 	mine, other := r.alloc(5000, nil), o.alloc(5000, nil)
 	s := o.stream()
 	ev, err := s.Record()

@@ -102,17 +102,17 @@ func (b *builder) line(text []byte) string {
 	var reason string
 	switch op[0] {
 	case 'a':
-		id, size, stream := p.id("ID"), p.number("BYTES"), p.number("STREAM")
+		id, size, stream := p.id(), p.number("BYTES"), p.number("STREAM")
 		if reason = p.end(); reason == "" {
 			reason = b.alloc(id, size, stream)
 		}
 	case 'f':
-		id := p.id("ID")
+		id := p.id()
 		if reason = p.end(); reason == "" {
 			reason = b.free(id)
 		}
 	case 'r', 'e', 'w':
-		id, stream := p.id("ID"), p.number("STREAM")
+		id, stream := p.id(), p.number("STREAM")
 		if reason = p.end(); reason != "" {
 			return reason
 		}
@@ -188,11 +188,11 @@ func (p *fields) number(name string) int64 {
 	return n
 }
 
-// id reads a number that is not negative.
-func (p *fields) id(name string) uint64 {
-	n := p.number(name)
+// id reads an ID, which is not negative.
+func (p *fields) id() uint64 {
+	n := p.number("ID")
 	if n < 0 && p.reason == "" {
-		p.reason = fmt.Sprintf("negative %s %d", name, n)
+		p.reason = fmt.Sprintf("negative ID %d", n)
 	}
 	return uint64(n)
 }
