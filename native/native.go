@@ -35,7 +35,8 @@ type Config struct {
 	// when the program waits for the device. The pool gives more than that
 	// back. 0: the pool keeps everything. Negative: the pool's own value. A new
 	// pool's own value is 0 bytes, which makes every allocation after a
-	// synchronization slow. Close restores the value of the default pool.
+	// synchronization slow. Close gives the default pool the value back that New found:
+	// of several Allocators close the newest first.
 	ReleaseThreshold int64
 }
 
