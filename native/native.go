@@ -433,7 +433,7 @@ func (n *Allocator) Close() error {
 		leaks = append(leaks, cupool.Leak{Ptr: b.base, Size: b.size, Stream: b.s.Handle(), Stack: stack})
 		errs = append(errs, n.giveBack(b))
 	}
-	errs = append(errs, n.root.Sync())
+	errs = append(errs, ignoreClosed(n.root.Sync()))
 	if n.unifier != nil {
 		errs = append(errs, ignoreClosed(n.unifier.Close()))
 	}

@@ -428,7 +428,7 @@ func TestWatchWaits(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			play(t, Config{Timeout: 2 * time.Second}, nil, func(t *testing.T, r *scripted) {
+			play(t, Config{Timeout: 2 * time.Second}, func(t *testing.T, r *scripted) {
 				began := time.Now()
 				require.NoError(t, call(r))
 				require.Greater(t, time.Since(began), lookEvery)
