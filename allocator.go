@@ -52,9 +52,10 @@
 //     gets a place in a magazine.
 //  3. Otherwise allocMiss climbs the ladder, one function a rung: collect what other
 //     streams are done with, borrow an idle block, empty the magazines, take idle
-//     memory of other heaps, give idle segments back, wait for pending blocks and for
-//     what streams at work freed where Config.GrowWait says so, then grow by Heap.TakeVirtual or a segment of the
-//     device. After a rung that freed anything Heap.Take is asked again. When the
+//     memory of other heaps, give idle segments back, and, where Config.GrowWait says
+//     so, wait for pending blocks and for what streams at work freed. Then it grows by
+//     Heap.TakeVirtual or a segment of the device. After a rung that freed anything
+//     Heap.Take is asked again. When the
 //     device refuses, the request borrows from streams and pools, waits for one
 //     pending block, gives cached memory back, waits for all, runs Go's collector,
 //     asks the program, and fails with an *OOMError.

@@ -256,7 +256,7 @@ func pages(t *testing.T) map[string]string {
 	paths, err := filepath.Glob("docs/*.md")
 	require.NoError(t, err)
 	all := map[string]string{}
-	for _, page := range append(paths, "README.md", "CHANGELOG.md", "CONTRIBUTING.md") {
+	for _, page := range append(paths, "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md") {
 		text, err := os.ReadFile(page)
 		require.NoError(t, err)
 		all[page] = string(text)
