@@ -515,15 +515,21 @@ func (m *miss) releaseOthers(need int64) (released int64, err error) {
 	if c != c.dev.root && m.leastGrowth() > c.budget.Limit-c.budget.Held() {
 		return 0, nil
 	}
-	for _, p := range c.dev.open() {
+	return c.dev.releaseBeside(m.wait, c, need)
+}
+
+// releaseBeside has all pools but one that are not Isolated give cached memory back until
+// need bytes went, and returns how many did.
+func (d *deviceState) releaseBeside(ctx context.Context, c *Pool, need int64) (released int64, err error) {
+	for _, p := range d.open() {
 		if p == c || p.isolated.Load() || released >= need {
 			continue
 		}
 		p.heaps.flush()
-		n, e := p.reclaim.upTo(m.wait, need-released)
+		n, e := p.reclaim.upTo(ctx, need-released)
 		released, err = released+n, errors.Join(err, e)
 	}
-	return released, onlyLostOrLate(errors.Join(err, c.dev.life.finish(m.wait)))
+	return released, onlyLostOrLate(errors.Join(err, d.life.finish(ctx)))
 }
 
 // waitForAll flushes every magazine of the pool, frees what FreeLater queued in any pool,

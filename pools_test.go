@@ -476,6 +476,23 @@ func TestSleepingPoolGivesNothing(t *testing.T) {
 	})
 }
 
+// TestWakeBesideCached: what other pools cache does not keep a pool from waking, but what
+// they hold does.
+func TestWakeBesideCached(t *testing.T) {
+	c := pooltest.Open(t, cupool.Config{Driver: simdev.New(simdev.Config{}), Backing: cupool.BackingVMM, Limit: 64 * mib})
+	p := pooltest.NewPrivate(t, c, cupool.PoolConfig{})
+	b := pooltest.Alloc(t, p, 40*mib, nil)
+	require.NoError(t, p.Sleep(nil))
+	x, y := pooltest.Alloc(t, c, 30*mib, nil), pooltest.Alloc(t, c, 30*mib, nil)
+	require.ErrorIs(t, p.Wake(), cupool.ErrOutOfMemory)
+	require.EqualValues(t, 40*mib, p.Stats().AsleepBytes)
+	require.NoError(t, errors.Join(c.Free(x), c.Free(y)))
+	require.NoError(t, p.Wake())
+	require.Zero(t, p.Stats().AsleepBytes)
+	require.LessOrEqual(t, c.Stats().All.ReservedBytes.Current, int64(24*mib))
+	require.NoError(t, errors.Join(p.Free(b), c.Check(), c.Close()))
+}
+
 // TestSleepThatFailedGivesNothing: what the device did not take when its pool went to sleep
 // stays as it is until the pool is awake.
 func TestSleepThatFailedGivesNothing(t *testing.T) {

@@ -135,7 +135,8 @@ func (r *reclaimer) unmapAll(heaps []*streamHeap) error {
 }
 
 // Wake gets new memory for everything that sleeps, at the same addresses, and
-// puts the contents back that Sleep kept. It waits for the copies. An
+// puts the contents back that Sleep kept. It waits for the copies. Where memory lacks,
+// other pools that are not Isolated give back what they cache. An
 // allocator that is awake is left alone. It fails with ErrOutOfMemory when
 // the device has not enough by now, with ErrClosed, and with what the device
 // says, or with a *WaitError after Config.WaitTimeout. The allocator then sleeps
@@ -144,6 +145,16 @@ func (r *reclaimer) unmapAll(heaps []*streamHeap) error {
 func (c *Pool) Wake() error {
 	if err := c.mayWait("wake"); err != nil {
 		return err
+	}
+	err := c.reclaim.wake()
+	if !errors.Is(err, ErrOutOfMemory) {
+		return err
+	}
+	ctx, cancel := c.dev.waiting(context.Background())
+	defer cancel()
+	before := c.dev.budget.Returns.Load()
+	if _, e := c.dev.releaseBeside(ctx, c, c.asleepBytes.Load()); e != nil || c.dev.budget.Returns.Load() == before {
+		return errors.Join(err, e)
 	}
 	return c.reclaim.wake()
 }
