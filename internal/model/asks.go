@@ -170,7 +170,11 @@ func (r *runner) syncAll() {
 	r.mu.Unlock()
 	err := p.Sync()
 	want := r.allow(p)
-	want.must = false // what a closed allocator was given is done
+	r.mu.Lock()
+	if p.retired {
+		want.add(false, cupool.ErrClosed)
+	}
+	r.mu.Unlock()
 	if r.judge("Sync", err, want); err != nil {
 		return
 	}

@@ -247,8 +247,13 @@ func (r *runner) isInner(p *Pool, h cupool.Block) bool {
 func (r *runner) wake(p *Pool) {
 	need := p.Stats().AsleepBytes
 	want := &reasons{}
-	if need > r.room(p) {
-		want.add(r.exact && r.d.sim != nil, cupool.ErrOutOfMemory)
+	if room := r.room(p); need > room {
+		for _, o := range r.openPools() {
+			if st := o.c.Stats(); o != p { // they give back what they cache
+				room += st.All.ReservedBytes.Current - st.LiveBytes
+			}
+		}
+		want.add(r.exact && r.d.sim != nil && need > room, cupool.ErrOutOfMemory)
 	}
 	r.turns(p, false)
 	err := p.Wake()

@@ -287,7 +287,7 @@ def _tagged(device, tag):
     if tag is None:
         return _library.ALL
     if (device, tag) not in _known:
-        there = ", ".join(repr(name) for of, name in sorted(_known) if of == device) or "none"
+        there = ", ".join(repr(name) for of, name in sorted(_known.copy()) if of == device) or "none"
         raise ValueError(f"there was no tag {tag!r} on device {device}; there were: {there}")
     return _pool(device, tag)
 
