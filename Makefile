@@ -14,7 +14,7 @@ BENCHSTAT = golang.org/x/perf/cmd/benchstat@v0.0.0-20260908200009-22c9c6c9d4da
 check: ## formatting, vet, staticcheck
 	test -z "$$(gofmt -l .)"
 	go vet work
-	GOOS=darwin go vet work
+	for os in darwin windows; do GOOS=$$os go vet work; done
 	go run honnef.co/go/tools/cmd/staticcheck@v0.7.0 work
 
 test: ## the tests of every module; CUPOOL_TEST=long for the long forms
