@@ -517,6 +517,8 @@ func TestCloseWhileAllocating(t *testing.T) {
 			host := pooltest.OpenHost(t)
 			d := &brokenPools{Driver: host, NativePools: host.(cuda.NativePools)}
 			n, c := newNative(t, d, cfg)
+			freed := testkit.Must(n.Alloc(5000, nil))
+			require.NoError(t, n.Free(freed))
 			made := d.pools
 			d.allocated = func() {
 				require.NoError(t, n.Close())
@@ -525,6 +527,8 @@ func TestCloseWhileAllocating(t *testing.T) {
 			_, err := n.Alloc(5000, nil)
 			require.ErrorIs(t, err, cupool.ErrClosed)
 			require.Zero(t, d.pools)
+			require.ErrorIs(t, testkit.Second(n.ExportBlock(freed)), cupool.ErrClosed)
+			require.Zero(t, d.pools, "it is destroyed once")
 			d.allocated = nil
 			require.NoError(t, c.Sync())
 			free, total, err := d.MemInfo()

@@ -63,15 +63,15 @@ func (n *Allocator) ExportBlock(h cupool.Block) (data cuda.PoolPointer, err erro
 		return cuda.PoolPointer{}, err
 	}
 	n.mu.Lock()
-	_, err = n.findLocked("export", h, cupool.ErrUseAfterFree)
+	if _, err = n.findLocked("export", h, cupool.ErrUseAfterFree); err != nil {
+		n.mu.Unlock()
+		return cuda.PoolPointer{}, err
+	}
 	exported := n.exported
 	n.calls++
 	n.mu.Unlock()
 	defer n.end(&err)
-	switch {
-	case err != nil:
-		return cuda.PoolPointer{}, err
-	case !exported:
+	if !exported {
 		return cuda.PoolPointer{}, &cupool.BlockError{Op: "export", Ptr: h.Ptr(), Size: h.Size(), Err: cupool.ErrNotSupported, Detail: "its pool has to be exported first (Export)"}
 	}
 	data, err = n.d.ExportNativePointer(h.Ptr())
