@@ -493,6 +493,29 @@ func TestWakeBesideCached(t *testing.T) {
 	require.NoError(t, errors.Join(p.Free(b), c.Check(), c.Close()))
 }
 
+// TestWakeBesideLate: a stream of another pool whose work is not done in time does not keep a pool
+// from waking with what a third one gives back.
+func TestWakeBesideLate(t *testing.T) {
+	d := pooltest.OpenHost(t)
+	c := pooltest.Open(t, cupool.Config{Driver: d, Backing: cupool.BackingVMM, Limit: 100 * mib, WaitTimeout: 20 * time.Millisecond})
+	p, q := pooltest.NewPrivate(t, c, cupool.PoolConfig{}), pooltest.NewPrivate(t, c, cupool.PoolConfig{})
+	s := pooltest.NewStream(t, c)
+	b := pooltest.Alloc(t, p, 40*mib, nil)
+	require.NoError(t, p.Sleep(nil))
+	x, y := pooltest.Alloc(t, c, 40*mib, s), pooltest.Alloc(t, q, 40*mib, nil)
+	release := make(chan struct{})
+	require.NoError(t, s.Launch(func() { <-release }))
+	require.NoError(t, c.Free(x))
+	err := p.Wake()
+	require.ErrorIs(t, err, cupool.ErrOutOfMemory, "the third one holds its memory")
+	require.ErrorAs(t, err, new(*cupool.WaitError))
+	require.NoError(t, q.Free(y))
+	err = p.Wake()
+	close(release)
+	require.NoError(t, err)
+	require.NoError(t, errors.Join(p.Free(b), c.Check(), c.Close(), d.Close()))
+}
+
 // TestSleepThatFailedGivesNothing: what the device did not take when its pool went to sleep
 // stays as it is until the pool is awake.
 func TestSleepThatFailedGivesNothing(t *testing.T) {

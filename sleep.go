@@ -153,10 +153,14 @@ func (c *Pool) Wake() error {
 	ctx, cancel := c.dev.waiting(context.Background())
 	defer cancel()
 	before := c.dev.budget.Returns.Load()
-	if _, e := c.dev.releaseBeside(ctx, c, c.asleepBytes.Load()); e != nil || c.dev.budget.Returns.Load() == before {
-		return errors.Join(err, e)
+	_, late := c.dev.releaseBeside(ctx, c, c.asleepBytes.Load())
+	if onlyLost(late) == nil && c.dev.budget.Returns.Load() != before {
+		err = c.reclaim.wake()
 	}
-	return c.reclaim.wake()
+	if err == nil {
+		return nil
+	}
+	return errors.Join(err, late)
 }
 
 // wake is Pool.Wake.
