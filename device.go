@@ -145,6 +145,9 @@ func (d *deviceState) join(c *Pool) error {
 // leave takes out a pool that was closed. What it could not give back stays reserved
 // and is tried again later.
 func (d *deviceState) leave(c *Pool) {
+	if c != d.root {
+		d.history.Forget(c.id)
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if c.holdsMemory() {

@@ -485,7 +485,9 @@ func TestHistoryOfPoolsOfOneName(t *testing.T) {
 		}
 		return p
 	}
-	require.NoError(t, add(100).Close())
+	gone := add(100)
+	require.NoError(t, gone.Close())
+	require.Empty(t, gone.Snapshot().Totals, "they would take the place of others")
 	for n, p := range map[int]*cupool.Pool{3: add(3), 5: add(5)} {
 		s, allocs, total := p.Snapshot(), 0, 0.0
 		for _, e := range s.Events {

@@ -29,7 +29,7 @@ type Snapshot struct {
 	Pool     string    `json:"pool,omitempty"`   // name of a private pool
 	Segments []Segment `json:"segments"`         // by address
 	Events   []Event   `json:"events,omitempty"` // of the pool, oldest first
-	Totals   []Total   `json:"totals,omitempty"` // of the pool, largest first
+	Totals   []Total   `json:"totals,omitempty"` // of the pool, largest first; none of a private pool that is closed
 
 	Pools []Snapshot `json:"pools,omitempty"` // of an allocator's private pools, in the order in which they were made
 }

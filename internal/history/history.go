@@ -163,6 +163,18 @@ func (l *Log) Add(e Event) uint64 {
 	return l.last
 }
 
+// Forget drops the totals of a pool that is closed: others find a place.
+func (l *Log) Forget(id uint32) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for k := range l.totals {
+		if k.id == id {
+			delete(l.totals, k)
+			l.stacks.drop(k.stack)
+		}
+	}
+}
+
 // Last returns the number of the last event.
 func (l *Log) Last() uint64 {
 	l.mu.Lock()

@@ -176,6 +176,24 @@ func TestTotalsAreBounded(t *testing.T) {
 	require.InDelta(t, 3*n, sum, 1e-3)
 }
 
+// Pools that come and go leave no totals and no stacks of them.
+func TestForget(t *testing.T) {
+	var l Log
+	l.Start(Settings{1, 1})
+	stack, other := origins.Stack{1}, origins.Stack{2}
+	for id := range uint32(10) {
+		l.Add(Event{Kind: snapshot.Alloc, Size: 2, Weight: 1, Stack: &stack, ID: id})
+		l.Add(Event{Kind: snapshot.Alloc, Size: 2, Weight: 1, Stack: &other, ID: id, Label: "l"})
+		if id > 0 {
+			l.Forget(id)
+		}
+	}
+	require.Len(t, l.totals, 2)
+	l.Forget(0)
+	require.Empty(t, l.totals)
+	require.Len(t, l.stacks.numbers, 1, "the last event's")
+}
+
 // Logs are used from many goroutines.
 func TestStorm(t *testing.T) {
 	var l Log
