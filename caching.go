@@ -175,7 +175,7 @@ func (c *Pool) Config() Config {
 		return Config{}
 	}
 	cfg := *c.tuned.Load()
-	cfg.History, cfg.found = nil, nil
+	cfg.History, cfg.found, cfg.zeros = nil, nil, nil
 	if set, ok := c.dev.history.Settings(); ok {
 		cfg.History = (*History)(&set)
 	}

@@ -320,6 +320,7 @@ type Config struct {
 	classed bool              // sizes are rounded by classes, too
 	classes sizeclass.Classes // of Divisions, Strategy and MinBlock
 	found   []confenv.Setting // where settings came from, and those that mean nothing
+	zeros   []string          // fields that ParseAllocConf has set to zero
 }
 
 // Sanitizers find wrong uses of device memory. They take memory and time, turn
@@ -597,16 +598,17 @@ const (
 
 // ConfigFromEnv fills in the fields of cfg that are zero from the variables of
 // the environment, AllocConf and the others, as New does by itself. What the program has
-// set stays: what it takes from its own flags comes before the environment. It also
-// returns every setting in effect and where it came from, in a fixed order, for programs
-// that show them, and behind these the ones that mean nothing. A variable that is empty
-// counts as not set. The Config that it returns has NoEnvironment set: New takes it as it is.
+// set stays: what it takes from its own flags comes before the environment. So do fields
+// that ParseAllocConf has set to zero. It also returns every setting in effect and where it
+// came from, in a fixed order, for programs that show them, and behind these the ones that
+// mean nothing. A variable that is empty counts as not set. The Config that it returns has
+// NoEnvironment set: New takes it as it is.
 //
 // It fails with a *ConfigError that names the key and what is allowed: for an
 // unknown key, with the nearest one, for a value that is not allowed, also together with
 // others, and for two values for the same field.
 func ConfigFromEnv(cfg Config) (Config, []Setting, error) {
-	merged, found, err := settings.Environ(cfg)
+	merged, found, err := settings.Environ(cfg, cfg.zeros...)
 	if err != nil {
 		return Config{}, nil, err
 	}
@@ -680,8 +682,11 @@ func (c *Pool) logSettings() {
 // does.
 func ParseAllocConf(conf string) (Config, error) {
 	cfg, list, err := settings.Parse(conf)
-	cfg.found = list
-	return cfg, err
+	if err != nil {
+		return Config{}, err
+	}
+	cfg.found, cfg.zeros = list, settings.Zeros(conf)
+	return cfg, nil
 }
 
 var settings = confenv.Table[Config]{

@@ -226,7 +226,7 @@ func TestParseAllocConf(t *testing.T) {
 	} {
 		got, err := cupool.ParseAllocConf(conf)
 		require.NoError(t, err, conf)
-		require.Equal(t, want, got, conf)
+		require.Equal(t, want, cupool.WithoutSources(got), conf)
 	}
 }
 
@@ -363,6 +363,21 @@ func TestNewReadsTheEnvironment(t *testing.T) {
 	_, err = cupool.New(cupool.Config{Driver: pooltest.NewDriver(1 << 30)})
 	require.ErrorIs(t, err, cupool.ErrInvalidConfig)
 	require.ErrorContains(t, err, "limit in CUPOOL_ALLOC_CONF = much")
+}
+
+// What ParseAllocConf has set to zero comes before the environment, also where the two would not
+// go together.
+func TestZerosComeFirst(t *testing.T) {
+	setEnv(t, map[string]string{cupool.AllocConf: "max_split:64M,idle_order:device,history_sample_bytes:1"})
+	cfg, err := cupool.ParseAllocConf("backing:vmm,max_split:0,idle_order:owner,history_events:0,history_sample_bytes:0")
+	require.NoError(t, err)
+	read, list, err := cupool.ConfigFromEnv(cfg)
+	require.NoError(t, err)
+	require.Equal(t, cupool.Config{Backing: cupool.BackingVMM, NoEnvironment: true}, cupool.WithoutSources(read))
+	require.Contains(t, list, cupool.Setting{Field: "MaxSplit", Key: "max_split", Value: "0", Source: cupool.SourceProgram, Unused: "CUPOOL_ALLOC_CONF=64M"})
+	c := pooltest.Open(t, cfg) // New does so by itself
+	require.Equal(t, cupool.OwnerOrder, c.Config().IdleOrder)
+	require.NoError(t, c.Close())
 }
 
 // Settings says what is in force and where that came from, however the Config was made, also

@@ -230,6 +230,6 @@ var InPlace = inPlace
 
 // WithoutSources returns a Config without what it knows of where its settings came from.
 func WithoutSources(cfg Config) Config {
-	cfg.found = nil
+	cfg.found, cfg.zeros = nil, nil
 	return cfg
 }

@@ -21,7 +21,6 @@ import (
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/cuda"
 	"github.com/cupool/cupool/debug"
-	"github.com/cupool/cupool/internal/confenv"
 	"github.com/cupool/cupool/internal/cudadrv"
 	"github.com/cupool/cupool/internal/poolaccess"
 )
@@ -233,7 +232,6 @@ func (set settingsOf) config() (cfg cupool.Config, ownOrder bool, err error) {
 		if cfg, list, err = cupool.ConfigFromEnv(cfg); err != nil {
 			return cfg, false, err
 		}
-		cfg, _ = confenv.Overrule(cfg, set.text)
 	}
 	cfg.Limit, cfg.Fraction = cmp.Or(set.limit, cfg.Limit), cmp.Or(set.fraction, cfg.Fraction)
 	ownOrder = !strings.Contains(set.text, "idle_order") &&

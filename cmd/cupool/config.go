@@ -5,7 +5,6 @@ import (
 	"io"
 
 	"github.com/cupool/cupool"
-	"github.com/cupool/cupool/internal/confenv"
 )
 
 const confUsage = "`settings` of the allocator, as in " + cupool.AllocConf + " and before it: KEY:VALUE,..."
@@ -17,19 +16,7 @@ func config(flag string) (cupool.Config, []cupool.Setting, error) {
 	if err != nil {
 		return cfg, nil, usageError{err}
 	}
-	cfg, list, err := cupool.ConfigFromEnv(cfg)
-	if err != nil {
-		return cfg, nil, err
-	}
-	cfg, zero := confenv.Overrule(cfg, flag)
-	for i := range list {
-		s := &list[i]
-		value, ok := zero[s.Field]
-		if ok && s.Source != cupool.SourceDefault {
-			s.Value, s.Source, s.Unused = value, cupool.SourceProgram, s.Source+"="+s.Value
-		}
-	}
-	return cfg, list, nil
+	return cupool.ConfigFromEnv(cfg)
 }
 
 // printSettings prints a line for each setting.

@@ -99,10 +99,10 @@ type Setting struct {
 	Unused string // what the environment says where the program says something else: VARIABLE=value; or why nothing is meant
 }
 
-// Environ fills in the fields of cfg that are zero from the environment, and
-// returns the settings that are then in effect, in the order of the keys, and behind
-// them those that mean nothing. A variable that is empty counts as not set.
-func (t *Table[C]) Environ(cfg C) (merged C, list []Setting, err error) {
+// Environ fills in the fields of cfg that are zero from the environment, but for those in a
+// list (Zeros), and returns the settings that are then in effect, in the order of the keys, and
+// behind them those that mean nothing. A variable that is empty counts as not set.
+func (t *Table[C]) Environ(cfg C, zeros ...string) (merged C, list []Setting, err error) {
 	var none C
 	all, err := t.read(t.Variable, os.Getenv(t.Variable))
 	if err != nil {
@@ -119,7 +119,7 @@ func (t *Table[C]) Environ(cfg C) (merged C, list []Setting, err error) {
 	if err != nil {
 		return none, nil, err
 	}
-	merged, list = t.merge(cfg, env, all)
+	merged, list = t.merge(cfg, env, all, zeros)
 	effective, err := t.Complete(merged)
 	if err != nil {
 		return none, nil, t.blame(err, all)
@@ -176,21 +176,17 @@ func (t *Table[C]) Change(cfg C, conf string, may map[string]bool) (C, error) {
 	return cfg, nil
 }
 
-// Overrule sets fields to zero that conf, which Parse has read, sets to zero, and that Environ has filled in all the same.
-// It returns their values by field.
-func Overrule[C any](cfg C, conf string) (_ C, zero map[string]string) {
-	t := Table[C]{Keys: Keys, Idle: Torch}
-	said, _ := t.read("", conf)
-	said, _ = t.part(said)
-	asked, _ := t.configOf(said)
-	zero = map[string]string{}
-	for _, g := range said {
-		if k := t.first(g.Field); !k.isSet(&asked) {
-			zero[g.Field] = k.format(&asked)
-			k.parse(&cfg, zero[g.Field])
+// Zeros returns the fields that conf, which Parse has read, sets to zero.
+func (t *Table[C]) Zeros(conf string) (fields []string) {
+	all, _ := t.read("", conf)
+	all, _ = t.part(all)
+	cfg, _ := t.configOf(all)
+	for _, g := range all {
+		if !g.isSet(&cfg) {
+			fields = append(fields, g.Field)
 		}
 	}
-	return cfg, zero
+	return fields
 }
 
 // Now returns the settings of a configuration that is in effect, in the order of the keys.
@@ -413,9 +409,9 @@ func (t *Table[C]) configOf(all []given) (cfg C, err error) {
 	return cfg, nil
 }
 
-// merge fills in the zero fields of a configuration from another one, which was
-// given, and says for every field where it came from.
-func (t *Table[C]) merge(cfg, env C, all []given) (C, []Setting) {
+// merge fills in the zero fields of a configuration, but for those in a list, from another one,
+// which was given, and says for every field where it came from.
+func (t *Table[C]) merge(cfg, env C, all []given, zeros []string) (C, []Setting) {
 	var list []Setting
 	for i := range t.Keys {
 		k := &t.Keys[i]
@@ -425,7 +421,7 @@ func (t *Table[C]) merge(cfg, env C, all []given) (C, []Setting) {
 		s := Setting{Field: k.Field, Key: k.Name, Source: Default}
 		at := slices.IndexFunc(all, func(g given) bool { return g.Field == k.Field })
 		switch {
-		case k.isSet(&cfg):
+		case k.isSet(&cfg), at >= 0 && slices.Contains(zeros, k.Field):
 			s.Source = Program
 			if at >= 0 && k.format(&cfg) != k.format(&env) {
 				s.Unused = all[at].from + "=" + all[at].value

@@ -117,22 +117,27 @@ func TestEnviron(t *testing.T) {
 	require.ErrorContains(t, err, "size in CONFENV_TEST_SIZE = much: must be a size")
 }
 
-// What is set to zero comes before the environment, in a field of a field, too.
-func TestOverrule(t *testing.T) {
-	type history struct{ Events, SampleBytes int64 }
-	type config struct {
-		Limit, SoftLimit int64
-		IdleOrder        uint8
-		History          *history
-	}
-	filled := config{Limit: 1, SoftLimit: 2, IdleOrder: 1, History: &history{3, 4}}
-	got, zero := Overrule(filled, "limit:5, soft_limit:0,backend:native,history_events:0")
-	require.Equal(t, config{Limit: 1, IdleOrder: 1, History: &history{0, 4}}, got)
-	require.Equal(t, map[string]string{"SoftLimit": "0", "History.Events": "0"}, zero)
-	require.EqualValues(t, 3, filled.History.Events, "it is another's")
-	got, zero = Overrule(filled, "")
-	require.Equal(t, filled, got)
-	require.Empty(t, zero)
+// What is set to zero comes before the environment, in a field of a field, too, and where the two
+// would not go together.
+func TestEnvironZeros(t *testing.T) {
+	t.Setenv("CONFENV_TEST", "spare:2K,loud:True,wait:1s")
+	const conf = "size:1K,spare:0,loud:False,go:False,pinned_x:y"
+	cfg, _, err := table.Parse(conf)
+	require.NoError(t, err)
+	got, list, err := table.Environ(cfg, table.Zeros(conf)...)
+	require.NoError(t, err)
+	require.Equal(t, config{Size: 1024, Wait: time.Second}, got)
+	require.Equal(t, []Setting{
+		{Field: "Size", Key: "size", Value: "1K", Source: Program},
+		{Field: "Spare", Key: "spare", Value: "0", Source: Program, Unused: "CONFENV_TEST=2K"},
+		{Field: "Part", Key: "part", Value: "0", Source: Default},
+		{Field: "Wait", Key: "wait", Value: "1s", Source: "CONFENV_TEST"},
+		{Field: "Color", Key: "color", Value: "red", Source: Default},
+		{Field: "Inner.Loud", Key: "loud", Value: "False", Source: Program, Unused: "CONFENV_TEST=True"},
+		{Field: "Sides", Key: "sides", Value: "none", Source: Default},
+	}, list)
+	_, _, err = table.Environ(cfg)
+	require.ErrorContains(t, err, "spare in CONFENV_TEST = 2K: must be at most size")
 }
 
 func TestUnknown(t *testing.T) {
