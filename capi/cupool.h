@@ -353,8 +353,9 @@ enum { CUPOOL_DROP = 0, CUPOOL_KEEP = 1 };
  * Fails with CUPOOL_ERROR_ASLEEP, CUPOOL_ERROR_TIMEOUT. */
 CUPOOL_API cupool_status cupool_sleep(int device, cupool_pool_id pool, int contents) CUPOOL_NOEXCEPT;
 
-/* Gets new memory for what sleeps, at the same addresses, and puts back what was kept. A pool that is awake is left
- * alone. Fails with CUPOOL_ERROR_OUT_OF_MEMORY; it sleeps on then and can be woken later. */
+/* Gets new memory for what sleeps, at the same addresses, and puts back what was kept. Where memory lacks, other pools
+ * without CUPOOL_POOL_ISOLATED give back what they cache. A pool that is awake is left alone. Fails with
+ * CUPOOL_ERROR_OUT_OF_MEMORY and CUPOOL_ERROR_TIMEOUT; it sleeps on then and can be woken later. */
 CUPOOL_API cupool_status cupool_wake(int device, cupool_pool_id pool) CUPOOL_NOEXCEPT;
 
 /* ------------------------------------------------------------------ statistics */

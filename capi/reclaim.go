@@ -114,14 +114,7 @@ func cupoolGoWake(t *C.thread, ordinal C.int, id C.cupool_pool_id) (st C.cupool_
 	}
 	list, err := g.chosen(idOf(id))
 	for _, m := range list {
-		e := m.made.Wake()
-		if errors.Is(e, cupool.ErrOutOfMemory) { // what other pools cache is in the way
-			_, released := g.access.Reclaim(math.MaxInt64)
-			if e = m.made.Wake(); e != nil {
-				e = errors.Join(e, released)
-			}
-		}
-		err = errors.Join(err, m.unlessGone(e))
+		err = errors.Join(err, m.unlessGone(m.made.Wake()))
 	}
 	return done(t, err)
 }
