@@ -241,11 +241,12 @@ func TestExamineGood(t *testing.T) {
 		"cuBLAS": "13.1.0, /lib/libcublas.so.13.1.0", "NCCL": "2.27.3, /opt/libnccl.so.2",
 	}, texts())
 
-	f.prints["compute-apps"] = "4711, 12288, /usr/bin/python3\n4712, [N/A], say \"a\", b\n" + strconv.Itoa(os.Getpid()) + ", 1, doctor\n"
+	f.prints["compute-apps"] = "4711, 12288, /usr/bin/python3\n4712, [N/A], say \"a\", b\n4713, 1, \n" + strconv.Itoa(os.Getpid()) + ", 1, doctor\n"
 	got := texts()
 	assert.Equal(t, "/usr/bin/python3 holds 12 GiB of a GPU's memory", got["process 4711"])
 	assert.Equal(t, `say "a", b holds memory of a GPU`, got["process 4712"])
-	assert.Len(t, got, 9)
+	assert.Equal(t, "it holds 1 MiB of a GPU's memory", got["process 4713"])
+	assert.Len(t, got, 10)
 }
 
 // This computer can be looked at, whatever it has.

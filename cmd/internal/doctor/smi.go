@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"strconv"
@@ -37,7 +38,7 @@ func (m Machine) processes() []Line {
 			holds = bytesize.Format(mib<<20) + " of a GPU's memory"
 		}
 		if row[0] != strconv.Itoa(os.Getpid()) {
-			lines = append(lines, Line{Good, "process " + row[0], row[2] + " holds " + holds, ""})
+			lines = append(lines, Line{Good, "process " + row[0], cmp.Or(row[2], "it") + " holds " + holds, ""})
 		}
 	}
 	if len(lines) == 0 {
@@ -60,10 +61,10 @@ func (m Machine) smi(query string, columns ...string) ([][]string, error) {
 	}
 	var rows [][]string
 	for line := range strings.Lines(string(out)) { // nvidia-smi quotes nothing
-		if line = strings.TrimSpace(line); line == "" {
+		if line = strings.TrimRight(line, "\r\n"); line == "" {
 			continue
 		}
-		row := strings.SplitN(line, ", ", len(columns))
+		row := strings.SplitN(line, ", ", len(columns)) // a name may be empty
 		if len(row) < len(columns) {
 			return nil, fmt.Errorf("wrong number of fields: %s", line)
 		}
