@@ -31,6 +31,10 @@ func (a access) Events(after uint64) []snapshot.Event {
 	return a.c.dev.history.Copy(after, math.MaxUint64).Events()
 }
 
+func (a access) OwnEvents(after uint64) []snapshot.Event {
+	return a.c.dev.history.Copy(after, math.MaxUint64).EventsOf(a.c.id)
+}
+
 func (a access) Home(p Ptr) (line unsafe.Pointer, owner uint32) {
 	a.c.heaps.mapAddresses()
 	for _, k := range [...]ledger.Kind{small, large} {

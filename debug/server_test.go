@@ -9,6 +9,7 @@ import (
 	"math"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -550,6 +551,33 @@ func TestHistory(t *testing.T) {
 	status, _ = ask(t, h, "POST", "/history?on=0")
 	require.Equal(t, 200, status)
 	require.False(t, on())
+}
+
+// A pool's events are its own, not those of another one of its name.
+func TestEventsOfPoolsOfOneName(t *testing.T) {
+	c := debugtest.NewPool(t, cupool.Config{History: debugtest.Everything()})
+	for n := range 3 {
+		p, err := c.NewPool(cupool.PoolConfig{Name: "twin"})
+		require.NoError(t, err)
+		for range n + 1 {
+			b, err := p.Alloc(5000, nil)
+			require.NoError(t, err)
+			require.NoError(t, p.Free(b))
+		}
+	}
+	require.NoError(t, c.Pools()[0].Close())
+	h, seen := Handler(c), map[uint64]bool{}
+	for i, p := range get[[]info](t, h, "/pools")[1:] {
+		allocs := 0
+		for _, e := range get[[]snapshot.Event](t, h, "/events?pool="+url.QueryEscape(p.ID)) {
+			require.False(t, seen[e.Number], "it is another's")
+			seen[e.Number] = true
+			if e.Kind == snapshot.Alloc {
+				allocs++
+			}
+		}
+		require.Equal(t, i+2, allocs, p.ID)
+	}
 }
 
 // The moment of an allocation that failed stays.

@@ -248,13 +248,19 @@ func (c *Copy) Events() (out []snapshot.Event) {
 	return out
 }
 
-// Of fills in the events and totals of a pool, whose snapshot it is.
-func (c *Copy) Of(s *snapshot.Snapshot, id uint32) {
+// EventsOf is Events of one pool.
+func (c *Copy) EventsOf(id uint32) (out []snapshot.Event) {
 	for i := range c.events {
 		if c.events[i].of.id == id {
-			s.Events = append(s.Events, c.event(i))
+			out = append(out, c.event(i))
 		}
 	}
+	return out
+}
+
+// Of fills in the events and totals of a pool, whose snapshot it is.
+func (c *Copy) Of(s *snapshot.Snapshot, id uint32) {
+	s.Events = c.EventsOf(id)
 	for _, x := range c.totals {
 		if t := &x.of; t.id == id {
 			s.Totals = append(s.Totals, snapshot.Total{Stack: c.frames(x.at), Label: t.label, Allocations: t.allocations, Bytes: t.bytes})

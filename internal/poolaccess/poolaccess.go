@@ -40,6 +40,9 @@ type Access interface {
 	// with the same stack share it. It is empty without a history.
 	Events(after uint64) []snapshot.Event
 
+	// OwnEvents is Events of the pool alone, also where others have its name.
+	OwnEvents(after uint64) []snapshot.Event
+
 	// Home returns the home of the live block that begins at an address, where it has one
 	// in the magazines, and the index of its heap: for code outside of Go, which takes such
 	// blocks and gives them back as package block does. It lies in Go's heap, which nothing
