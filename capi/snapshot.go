@@ -5,6 +5,7 @@ package main
 import "C"
 
 import (
+	"cmp"
 	"encoding/json"
 	"io"
 	"slices"
@@ -102,14 +103,23 @@ func (x *visit) segment(id poolID, s *snapshot.Segment, blocks []snapshot.Block)
 	return true
 }
 
-// events shows events of pools, by their names.
-func (x *visit) events(events []snapshot.Event, ids map[string]poolID) {
-	for _, e := range events {
-		id, ok := ids[e.Pool]
-		if !ok {
-			continue
+// event is one of a pool.
+type event struct {
+	snapshot.Event
+	of poolID
+}
+
+// events shows events of pools, the oldest first.
+func (x *visit) events(pools []member) {
+	var all []event
+	for _, m := range pools {
+		for _, e := range poolaccess.Of(m.made).OwnEvents(0) {
+			all = append(all, event{e, m.id})
 		}
-		c := C.cupool_event{action: x.texts.of(string(e.Kind)), pool: id.c(), size: C.size_t(e.Size), time: C.int64_t(e.Time.UnixNano()),
+	}
+	slices.SortFunc(all, func(a, b event) int { return cmp.Compare(a.Number, b.Number) })
+	for _, e := range all {
+		c := C.cupool_event{action: x.texts.of(string(e.Kind)), pool: e.of.c(), size: C.size_t(e.Size), time: C.int64_t(e.Time.UnixNano()),
 			label: x.texts.of(e.Label), weight: C.double(e.Weight)}
 		put(&c.address, e.Address)
 		put(&c.stream, e.Stream)
@@ -132,9 +142,7 @@ func cupoolGoSnapshot(t *C.thread, ordinal C.int, id C.cupool_pool_id, v *C.cupo
 	}
 	x := visit{v: v, texts: texts{}}
 	defer x.texts.free()
-	ids := map[string]poolID{}
 	for _, m := range list {
-		ids[m.made.Name()] = m.id
 		s := poolaccess.Of(m.made).Snapshot()
 		for i := range s.Segments {
 			for _, blocks := range stretches(&s.Segments[i]) {
@@ -145,7 +153,7 @@ func cupoolGoSnapshot(t *C.thread, ordinal C.int, id C.cupool_pool_id, v *C.cupo
 		}
 	}
 	if v.event != nil {
-		x.events(g.access.Events(0), ids)
+		x.events(list)
 	}
 	return C.CUPOOL_OK
 }

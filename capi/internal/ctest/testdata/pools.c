@@ -865,6 +865,39 @@ static void callbacks_that_allocate(void) {
   OK(cupool_set_callbacks(0, NULL));
 }
 
+/* Events of a pool that was released are not those of a later one of its name. */
+static int allocs_of_twins;
+static int count_allocs(void *user, const cupool_event *e) {
+  (void)user;
+  allocs_of_twins += strcmp(e->action, "alloc") == 0 && e->pool.first == 77;
+  return 0;
+}
+
+static void events_of_twins(void) {
+  cupool_pool_config config;
+  cupool_init(&config, sizeof config);
+  config.name = "twin";
+  cupool_visitor v;
+  cupool_init(&v, sizeof v);
+  v.event = count_allocs;
+  OK(cupool_history_start(0, 0, 1));
+  for (uint64_t i = 1; i < 3; i++) {
+    cupool_pool_id id = {77, i};
+    OK(cupool_pool_create(0, id, &config));
+    for (uint64_t n = 0; n < i; n++) {
+      void *p;
+      OK(cupool_alloc_in(0, id, 5000, NULL, &p));
+      OK(cupool_free(p));
+    }
+    allocs_of_twins = 0;
+    OK(cupool_snapshot(0, CUPOOL_ALL, &v));
+    CHECK(allocs_of_twins == (int)i);
+    OK(cupool_pool_release(0, id));
+    OK(cupool_trim(0, CUPOOL_ALL, 0, NULL));
+  }
+  OK(cupool_history_stop(0));
+}
+
 int main(void) {
   use_device();
   scopes();
@@ -890,6 +923,7 @@ int main(void) {
   forget_in_use();
   resets();
   callbacks_that_allocate();
+  events_of_twins();
   agree(0, CUPOOL_ALL);
   return 0;
 }
