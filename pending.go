@@ -219,16 +219,16 @@ func (c *Pool) FreeLater(b Block) {
 	c.dev.later.push(b)
 }
 
-// drainLater frees what FreeLater queued and returns the number.
-func (d *deviceState) drainLater() (freed int) {
+// drainLater frees what FreeLater queued and returns how many blocks that were, those
+// included that another goroutine has freed.
+func (d *deviceState) drainLater() (queued int) {
 	d.later.drain(func(b Block) {
+		queued++
 		if c := d.byID(b.pool()); c != nil {
-			if err := c.heaps.free(b); err == nil || errors.Is(err, ErrCorrupted) { // Check, too, returns the latter
-				freed++
-			}
+			_ = c.heaps.free(b) // Check, too, returns what is corrupted
 		}
 	})
-	return freed
+	return queued
 }
 
 // laterStack is a lock-free stack of blocks to be freed, which cleanups of the garbage
@@ -252,9 +252,11 @@ func (s *laterStack) push(b Block) {
 	}
 }
 
-// drain takes all blocks out and calls f for each.
+// drain calls f for all blocks, and takes each out then: who finds none knows that f was
+// called for all. Goroutines that drain at once may call f for the same block.
 func (s *laterStack) drain(f func(Block)) {
-	for n := s.head.Swap(nil); n != nil; n = n.next {
+	for n := s.head.Load(); n != nil; n = s.head.Load() {
 		f(n.block)
+		s.head.CompareAndSwap(n, n.next)
 	}
 }

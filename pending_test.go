@@ -1,6 +1,7 @@
 package cupool
 
 import (
+	"maps"
 	"math/rand/v2"
 	"sync"
 	"testing"
@@ -9,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What several goroutines push comes out once, the newest of each first.
+// What several goroutines push comes out, the newest of each first, and once but for what is
+// drained while they push.
 func TestLaterStack(t *testing.T) {
 	var s laterStack
 	var wg sync.WaitGroup
@@ -22,16 +24,13 @@ func TestLaterStack(t *testing.T) {
 	}
 	seen := map[int]bool{}
 	last := map[int]int{}
-	note := func(b Block) {
-		n := int(b.size)
-		require.False(t, seen[n])
-		seen[n] = true
-	}
-	s.drain(note) // while they push
+	s.drain(func(b Block) { seen[int(b.size)] = true }) // while they push
 	wg.Wait()
+	early := maps.Clone(seen)
 	s.drain(func(b Block) {
-		note(b)
 		n := int(b.size)
+		require.False(t, seen[n] && !early[n])
+		seen[n] = true
 		if before, ok := last[n/1000]; ok {
 			require.Less(t, n, before)
 		}
@@ -39,6 +38,31 @@ func TestLaterStack(t *testing.T) {
 	})
 	require.Len(t, seen, 8000)
 	s.drain(func(Block) { t.Error("nothing is left") })
+}
+
+// What one goroutine is about to free, another that lacks memory finds, too.
+func TestLaterStackDrainedByTwo(t *testing.T) {
+	var s laterStack
+	for i := range 3 {
+		s.push(Block{size: int64(i)})
+	}
+	begun, end := make(chan struct{}), make(chan struct{})
+	first, second := []int64{}, []int64{}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		s.drain(func(b Block) {
+			if first = append(first, b.size); len(first) == 1 {
+				close(begun)
+				<-end
+			}
+		})
+	})
+	<-begun
+	s.drain(func(b Block) { second = append(second, b.size) })
+	close(end)
+	wg.Wait()
+	require.Equal(t, []int64{2}, first)
+	require.Equal(t, []int64{2, 1, 0}, second)
 }
 
 // TestHold: the memory of a block that is held is not reused, whoever frees it how.
