@@ -166,14 +166,22 @@ func (t *Lines) List() []Line {
 	list := make([]Line, 0, len(t.sums))
 	for k, s := range t.sums {
 		if s.bytes >= 0.5 {
-			blocks := max(math.Round(s.blocks), 1) // samples of small blocks may stand for more than there are
-			list = append(list, Line{k.pool, k.label, s.stack, int64(blocks), int64(math.Round(s.bytes))})
+			blocks := max(whole(s.blocks), 1) // samples of small blocks may stand for more than there are
+			list = append(list, Line{k.pool, k.label, s.stack, blocks, whole(s.bytes)})
 		}
 	}
 	slices.SortFunc(list, func(a, b Line) int {
 		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(b.Blocks, a.Blocks), cmp.Compare(a.Pool, b.Pool), cmp.Compare(a.Label, b.Label), slices.CompareFunc(a.Stack, b.Stack, Frame.compare))
 	})
 	return list
+}
+
+// whole rounds a sum that is not negative. A stranger's file may claim more than an int64 holds.
+func whole(sum float64) int64 {
+	if sum >= math.MaxInt64 {
+		return math.MaxInt64
+	}
+	return int64(math.Round(sum))
 }
 
 // LinesOf returns which lines hold the memory of snapshots, as Lines.List does.

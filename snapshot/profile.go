@@ -204,7 +204,7 @@ func (p *profiler) location(f Frame) *profile.Location {
 func (p *profiler) Write(w io.Writer) error {
 	for s, sum := range p.sums {
 		for i, v := range sum {
-			s.Value[i] = int64(math.Round(v))
+			s.Value[i] = whole(v)
 		}
 	}
 	if err := p.Profile.Write(w); err != nil {

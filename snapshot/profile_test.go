@@ -3,6 +3,7 @@ package snapshot_test
 import (
 	"bytes"
 	"errors"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -42,6 +43,19 @@ func written(t *testing.T, of ...snapshot.Snapshot) (*profile.Profile, []byte) {
 	require.NoError(t, err)
 	require.NoError(t, p.CheckValid())
 	return p, file.Bytes()
+}
+
+// A file may claim more than can be counted. The sums stay the most that can be.
+func TestSumsOfTooMuch(t *testing.T) {
+	const most = int64(math.MaxInt64)
+	for weight, blocks := range map[float64]int64{1 << 63: most, 0: 2} {
+		b := snapshot.Block{Size: 512, Requested: most, State: snapshot.Live, Stack: load, Weight: weight}
+		of := snapshot.Snapshot{Segments: []snapshot.Segment{{Blocks: []snapshot.Block{b, b}}}}
+		p, _ := written(t, of)
+		require.Len(t, p.Sample, 1)
+		require.Equal(t, []int64{blocks, most, blocks, most}, p.Sample[0].Value)
+		require.Equal(t, []snapshot.Line{{Stack: load, Blocks: blocks, Bytes: most}}, snapshot.LinesOf(of))
+	}
 }
 
 func TestWriteProfile(t *testing.T) {

@@ -170,7 +170,11 @@ func (s *Snapshot) check(held int64) (int64, error) {
 		}
 	}
 	for i := range s.Totals {
-		s.Totals[i].Stack.cut()
+		t := &s.Totals[i]
+		t.Stack.cut()
+		if !mayWeigh(t.Allocations) || !mayWeigh(t.Bytes) {
+			return 0, damaged(fmt.Sprintf("totals[%d]", i), "there are no %g allocations of %g bytes", t.Allocations, t.Bytes)
+		}
 	}
 	for i := range s.Events {
 		e := &s.Events[i]

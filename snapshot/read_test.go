@@ -99,6 +99,8 @@ func TestReadErrors(t *testing.T) {
 		`{"segments": [], "events": [{"weight": 1e19}]}`:                                                                                                "events[0]: its weight is 1e+19",
 		`{"segments": [], "events": [{"size": -5, "addr": 7}]}`:                                                                                         "events[0]: there are no -5 bytes at address 7",
 		`{"segments": [], "events": [{"size": 5, "addr": 18446744073709551615}]}`:                                                                       "events[0]: there are no 5 bytes at address 18446744073709551615",
+		`{"segments": [], "totals": [{"allocations": 1e300}]}`:                                                                                          "totals[0]: there are no 1e+300 allocations of 0 bytes",
+		`{"segments": [], "totals": [{"bytes": -5}]}`:                                                                                                   "totals[0]: there are no 0 allocations of -5 bytes",
 		`{"segments": [], "pools": [{"segments": [], "pools": [{}]}]}`:                                                                                  "pools: those of a private pool are none",
 		`[` + half + `,` + half + `]`:                                                                                                                   "segments[0]: it and those before hold more bytes than can be counted",
 		`{"segments": [{"total_size": -5, "blocks": [{"state": "free", "size": -5}]}]}`:                                                                 "segments[0].blocks[0]: -5 bytes at address 0 do not follow the block before",
