@@ -87,17 +87,26 @@ func (m *several) streamOf(i int, s *cupool.Stream) (*cupool.Stream, error) {
 
 // CloseStream closes a stream, also in the other allocators that adopted it.
 // Stream.Close alone would leave them a handle that the device may give to another
-// stream. CloseStream fails with the errors of Stream.Close.
+// stream. CloseStream fails with the errors of Stream.Close. While another allocator
+// still has the stream, it stays open, and CloseStream can be called again.
 func (m *several) CloseStream(s *cupool.Stream) error {
 	m.mu.Lock()
 	known := m.adopted[s]
 	delete(m.adopted, s)
-	m.mu.Unlock()
+	m.mu.Unlock() // a Close waits for work, which may use the allocator
 	var errs []error
-	for _, o := range known {
-		if o != nil {
-			errs = append(errs, o.Close())
+	for i, o := range known {
+		if o == nil {
+			continue
 		}
+		errs = append(errs, o.Close())
+		if !o.Closed() {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			m.adopted[s] = known
+			return errors.Join(errs...)
+		}
+		known[i] = nil
 	}
 	return errors.Join(append(errs, s.Close())...)
 }

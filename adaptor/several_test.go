@@ -2,6 +2,7 @@ package adaptor_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -44,6 +45,28 @@ func TestFallback(t *testing.T) {
 	require.Zero(t, first.Stats().LiveBytes+second.Stats().LiveBytes)
 	require.Same(t, first.DefaultStream(), f.DefaultStream())
 	require.Equal(t, first.Driver(), f.Driver())
+}
+
+// A stream that another allocator cannot close yet stays open for the next call.
+func TestCloseStreamLate(t *testing.T) {
+	d := simdev.New(simdev.Config{Capacity: 1 << 30, ManualEvents: true, IdleEvents: true})
+	set := func(cfg *cupool.Config) { cfg.Driver = d }
+	first := newPool(t, set, func(cfg *cupool.Config) { cfg.Limit = mib })
+	second := newPool(t, set, func(cfg *cupool.Config) { cfg.WaitTimeout = time.Millisecond })
+	f := adaptor.NewFallback(first, second)
+	s, err := f.NewStream()
+	require.NoError(t, err)
+	b, err := f.Alloc(5*mib, s)
+	require.NoError(t, err)
+	require.NoError(t, s.Memset(b.Ptr(), 1, 1))
+	require.NoError(t, f.Free(b))
+	var late *cupool.WaitError
+	require.ErrorAs(t, f.CloseStream(s), &late)
+	require.False(t, s.Closed(), "else the device may give its handle to another stream")
+	d.CompleteAll()
+	require.NoError(t, f.CloseStream(s))
+	require.EqualValues(t, 1, second.Stats().Streams)
+	require.EqualValues(t, 1, first.Stats().Streams)
 }
 
 // The second allocator adopts the first one's streams.
