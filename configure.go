@@ -31,6 +31,8 @@ func (c *Pool) Configure(conf string) error {
 	}
 	d.life.mu.Lock()
 	defer d.life.mu.Unlock()
+	d.mu.Lock() // so that no pool joins with the settings from before
+	defer d.mu.Unlock()
 	pools := d.open()
 	if !slices.Contains(pools, c) { // also where a Close was under way
 		return fmt.Errorf("cupool: configure: %w", ErrClosed)

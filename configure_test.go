@@ -151,6 +151,44 @@ func TestConfigureBeside(t *testing.T) {
 	})
 }
 
+// sizing is a device that calls a function when it is next asked for its size.
+type sizing struct {
+	*simdev.Device
+	asked func()
+}
+
+func (d *sizing) MemInfo() (free, total int64, err error) {
+	if f := d.asked; f != nil {
+		d.asked = nil
+		f()
+	}
+	return d.Device.MemInfo()
+}
+
+// TestConfigureBesideNewPool: a pool that is being made while settings change has the new ones.
+func TestConfigureBesideNewPool(t *testing.T) {
+	for _, backing := range []cupool.Backing{cupool.BackingSegments, cupool.BackingVMM} {
+		d := &sizing{Device: simdev.New(simdev.Config{Capacity: 1 << 30})}
+		c := pooltest.Open(t, cupool.Config{Driver: d, Backing: backing, GarbageCollectionThreshold: 0.5})
+		for _, of := range []*cupool.Pool{c, must(c.NewPool(cupool.PoolConfig{}))} {
+			divisions := of.Config().Divisions
+			d.asked = func() { require.NoError(t, c.Configure("divisions:4,garbage_collection_threshold:0.25")) }
+			p := must(of.NewPool(cupool.PoolConfig{}))
+			require.Nil(t, d.asked)
+			require.NotEqual(t, divisions, p.Config().Divisions)
+			require.Equal(t, c.Config().Divisions, p.Config().Divisions)
+			require.InDelta(t, 0.25, p.Config().GarbageCollectionThreshold, 0)
+			before := p.Stats().All.ActiveBytes.Current
+			pooltest.Alloc(t, p, 5*mib, nil)
+			require.EqualValues(t, 5*mib, p.Stats().All.ActiveBytes.Current-before, "5 MiB is a size of four divisions")
+			pooltest.Alloc(t, p, 9*mib, nil)
+			require.EqualValues(t, 15*mib, p.Stats().All.ActiveBytes.Current-before, "9 MiB is none")
+			require.NoError(t, c.Configure("divisions:1,garbage_collection_threshold:0.5"))
+		}
+		require.NoError(t, c.Check())
+	}
+}
+
 // Flags are set beside allocations that run out of memory, which report how the pool works.
 func TestSetFlagsBesideOOM(t *testing.T) {
 	root, _ := pooltest.NewParallel(t, 8*mib, func(cfg *cupool.Config) { cfg.Backing = cupool.BackingSegments })

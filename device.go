@@ -131,12 +131,19 @@ func (d *deviceState) holder(p Ptr) *Pool {
 	return nil
 }
 
-// join adds a pool.
-func (d *deviceState) join(c *Pool) error {
+// join adds a pool, whose settings are as the root's were.
+func (d *deviceState) join(c *Pool, were *Config) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.closed {
 		return fmt.Errorf("cupool: new pool on %s: %w", d.driver.Name(), ErrClosed)
+	}
+	if now := d.root.tuned.Load(); now != were { // Configure was faster
+		change, err := c.change(*now)
+		if err != nil {
+			return err
+		}
+		change()
 	}
 	d.pools.Add(c)
 	return nil

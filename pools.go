@@ -81,6 +81,7 @@ func (c *Pool) NewPool(cfg PoolConfig) (*Pool, error) {
 	if c.closed.Load() {
 		return nil, fmt.Errorf("cupool: new pool on %s: %w", c.driver.Name(), ErrClosed)
 	}
+	were := c.dev.root.tuned.Load()
 	p := c.unopened(cfg)
 	if err := p.begin(cfg.NoSplit); err != nil {
 		return nil, err
@@ -89,7 +90,7 @@ func (c *Pool) NewPool(cfg PoolConfig) (*Pool, error) {
 	if p.def, err = p.heaps.make(c.dev.def); err != nil {
 		return nil, fmt.Errorf("cupool: new pool on %s: %w", c.driver.Name(), err)
 	}
-	if err := c.dev.join(p); err != nil {
+	if err := c.dev.join(p, were); err != nil {
 		return nil, errors.Join(err, p.Close())
 	}
 	p.reclaim.startDecay()
