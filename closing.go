@@ -134,8 +134,8 @@ func (l *lifecycle) finishPoolLocked(c *Pool) error {
 // while blocks that are live stay valid and are freed as before. What is free
 // goes back to the device now, where no work is under way, and the rest, with the
 // pool, when the allocator next empties its cache, trims or lacks memory after the
-// last block was freed. It fails with ErrClosed, for an allocator that New made with
-// ErrNotSupported, or with what the device says.
+// last block was freed, also while it sleeps. It fails with ErrClosed, for an allocator that
+// New made with ErrNotSupported, or with what the device says.
 func (c *Pool) Retire() error {
 	if err := c.made("retire"); err != nil {
 		return err
