@@ -1,6 +1,7 @@
 package cupool_test
 
 import (
+	"errors"
 	"math/rand/v2"
 	"sync"
 	"testing"
@@ -93,6 +94,38 @@ func TestConfigureWithin(t *testing.T) {
 		require.Equal(t, "limit", c.Settings()[0].Key)
 		require.NotEqual(t, "0", c.Settings()[0].Value, x.conf)
 	}
+}
+
+// TestLimitBelowCached: what is cached beyond a limit that was lowered goes back for a request
+// that it cannot serve, and for a pool that wakes.
+func TestLimitBelowCached(t *testing.T) {
+	pooltest.Backings(t, 4<<30, func(t *testing.T, c *cupool.Pool) {
+		p, s := must(c.NewPool(cupool.PoolConfig{})), pooltest.NewStream(t, c)
+		cache := func(of *cupool.Pool) {
+			var live []cupool.Block
+			for range 20 {
+				live = append(live, pooltest.Alloc(t, of, 20*mib, s))
+			}
+			for _, b := range live {
+				require.NoError(t, of.Free(b))
+			}
+		}
+		for _, of := range []*cupool.Pool{c, p} {
+			cache(of)
+			require.NoError(t, c.Configure("limit:100M"))
+			require.NoError(t, c.Free(pooltest.Alloc(t, c, 30*mib, nil)))
+			require.NoError(t, errors.Join(c.Configure("limit:0"), c.EmptyCache(), p.EmptyCache()))
+		}
+		if c.Config().Backing == cupool.BackingVMM {
+			b := pooltest.Alloc(t, p, 40*mib, nil)
+			require.NoError(t, p.Sleep(nil))
+			cache(c)
+			require.NoError(t, c.Configure("limit:100M"))
+			require.NoError(t, errors.Join(p.Wake(), p.Free(b)))
+			require.LessOrEqual(t, c.Stats().All.ReservedBytes.Current, int64(60*mib))
+		}
+		require.NoError(t, c.Check())
+	})
 }
 
 // TestConfigureFails: what fails changes nothing.

@@ -499,9 +499,10 @@ func (m *miss) borrowWholeWaiting() (Block, outcome, error) {
 // releaseEnough gives cached memory back, largest first, the pool's own before that of
 // others of the device, until the request's segment fits.
 func (m *miss) releaseEnough() (Block, outcome, error) {
-	n, err := m.c.reclaim.upTo(m.wait, m.segment())
-	if (err == nil || isLate(err)) && n < m.segment() {
-		more, e := m.releaseOthers(m.segment() - n)
+	need := m.segment() + m.c.budget.Beyond()
+	n, err := m.c.reclaim.upTo(m.wait, need)
+	if (err == nil || isLate(err)) && n < need {
+		more, e := m.releaseOthers(need - n)
 		n, err = n+more, errors.Join(err, e)
 	}
 	return came(n > 0, err)

@@ -153,7 +153,7 @@ func (c *Pool) Wake() error {
 	ctx, cancel := c.dev.waiting(context.Background())
 	defer cancel()
 	before := c.dev.budget.Returns.Load()
-	_, late := c.dev.releaseBeside(ctx, c, c.asleepBytes.Load())
+	_, late := c.dev.releaseBeside(ctx, c, c.asleepBytes.Load()+c.budget.Beyond())
 	if onlyLost(late) == nil && c.dev.budget.Returns.Load() != before {
 		err = c.reclaim.wake()
 	}

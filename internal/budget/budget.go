@@ -167,6 +167,12 @@ func (p *Pool) Room() (room, others int64) {
 	return room, d.held - p.held.Load()
 }
 
+// Beyond returns the bytes that are held beyond the limits, which SetCeiling may have lowered.
+func (p *Pool) Beyond() int64 {
+	room, _ := p.Room()
+	return max(-room, 0)
+}
+
 // Printed returns the limit as statistics and errors have it: 0 for none.
 func (p *Pool) Printed() int64 {
 	d := p.Device

@@ -65,9 +65,10 @@ func TestCeiling(t *testing.T) {
 		d.SetCeiling(ceiling)
 		require.ErrorContains(t, p.Take(1), fmt.Sprintf("1 more bytes would exceed the limit of %d with 50", ceiling))
 		room, _ := p.Room()
-		require.Equal(t, [3]int64{ceiling - 50, ceiling, ceiling}, [3]int64{room, p.Printed(), d.Bound()})
+		require.Equal(t, [4]int64{ceiling - 50, ceiling, ceiling, 50 - ceiling}, [4]int64{room, p.Printed(), d.Bound(), p.Beyond()})
 	}
 	d.SetCeiling(60)
+	require.Zero(t, p.Beyond())
 	require.NoError(t, p.Take(10))
 	require.Error(t, p.Take(1))
 	d.SetCeiling(0)
