@@ -336,7 +336,7 @@ func (ops *Ops) Clamp(a tensor.Tensor, min, max interface{}, opts []tensor.FuncO
 // Map computes StdEng.Map: fn is a func of a's element type to itself. StdEng has the elements
 // of the tensor that it is told to reuse, or to add to, in the place of a's.
 func (ops *Ops) Map(fn interface{}, a tensor.Tensor, opts []tensor.FuncOpt) (tensor.Tensor, error) {
-	if err := ops.made("Map", a); err != nil {
+	if err := ops.madeWith("Map", opts, a); err != nil {
 		return nil, err
 	}
 	defer operand.KeepAlive(a)

@@ -9,6 +9,7 @@ package tensorop
 
 import (
 	"fmt"
+	"slices"
 
 	"gorgonia.org/tensor"
 
@@ -86,6 +87,18 @@ func (ops *Ops) made(op string, ts ...tensor.Tensor) error {
 		if operand.IsNil(t) {
 			return ops.m.Error(op, fmt.Errorf("no tensor: %w", device.ErrNotSupported))
 		}
+	}
+	return nil
+}
+
+// madeWith is made for an operation that calls functions of the program: what these panic with
+// is not caught, so that an option that is nil is refused here.
+func (ops *Ops) madeWith(op string, opts []tensor.FuncOpt, ts ...tensor.Tensor) error {
+	if err := ops.made(op, ts...); err != nil {
+		return err
+	}
+	if slices.ContainsFunc(opts, func(o tensor.FuncOpt) bool { return o == nil }) {
+		return ops.m.Error(op, fmt.Errorf("an option is nil: %w", device.ErrNotSupported))
 	}
 	return nil
 }

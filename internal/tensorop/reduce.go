@@ -154,6 +154,9 @@ func (ops *Ops) OptimizedReduce(a tensor.Tensor, axis int, firstFn, lastFn, defa
 // reduce computes f, a reduction along one axis by functions of the program's own. StdEng
 // reuses no tensor but one of a's size.
 func (ops *Ops) reduce(op string, f func(a tensor.Tensor, axis int, opts ...tensor.FuncOpt) (tensor.Tensor, error), a tensor.Tensor, axis int, opts []tensor.FuncOpt) (tensor.Tensor, error) {
+	if err := ops.madeWith(op, opts, a); err != nil {
+		return nil, err
+	}
 	return ops.run(op, func(h []tensor.Tensor, opts []tensor.FuncOpt) (tensor.Tensor, error) {
 		o := operand.ParseOptions(opts)
 		d, ok := h[0].(*tensor.Dense)

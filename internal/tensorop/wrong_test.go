@@ -36,6 +36,9 @@ func TestWrongArguments(t *testing.T) {
 			"Repeat -1 times":           func() (any, error) { return e.Repeat(x, 0, -1) },
 			"SoftMax of a sparse one":   func() (any, error) { return e.SoftMax(sparse, 1) },
 			"SoftMax of nothing into x": func() (any, error) { return e.SoftMax(none, 0, tensor.WithReuse(x)) },
+			"Map with no option":        func() (any, error) { return e.Map(func(v float64) float64 { return v }, x, nil) },
+			"Reduce with no option":     func() (any, error) { return e.Reduce(add, x, 0, 0.0, nil) },
+			"OptimizedReduce, the same": func() (any, error) { return e.OptimizedReduce(x, 0, add, add, add, 0.0, nil) },
 			"Memset of nil":             func() (any, error) { return nil, e.Memset((*tensor.Dense)(nil), "x") },
 		} {
 			all := e.Scope()
