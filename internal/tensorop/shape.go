@@ -99,8 +99,12 @@ func (ops *Ops) Repeat(t tensor.Tensor, axis int, repeats []int) (r tensor.Tenso
 	}
 	sum := 0
 	for _, n := range times {
+		why := device.ErrOutOfMemory
+		if n < 0 {
+			why = device.ErrNotSupported
+		}
 		if n < 0 || n > math.MaxInt-sum {
-			return nil, ops.m.Error("Repeat", fmt.Errorf("tensor of shape %v, %v times: %w", t.Shape(), repeats, device.ErrOutOfMemory))
+			return nil, ops.m.Error("Repeat", fmt.Errorf("tensor of shape %v, %v times: %w", t.Shape(), repeats, why))
 		}
 		sum += n
 	}

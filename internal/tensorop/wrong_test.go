@@ -46,6 +46,7 @@ func TestWrongArguments(t *testing.T) {
 			require.NotPanics(t, func() { _, err = f() }, name)
 			var own *cupool.EngineError
 			require.ErrorAs(t, err, &own, name)
+			require.NotErrorIs(t, err, cupool.ErrOutOfMemory, name)
 			require.NoError(t, all.Close(), name)
 			require.Equal(t, before, e.Live(), name)
 		}
