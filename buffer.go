@@ -69,8 +69,12 @@ func isNoAllocator(a Allocator) bool { return nilptr.Is(a) || a.Driver() == nil 
 // WithBuffer runs f with a Buffer of n elements and frees it afterwards,
 // however f ends. Take it for memory that one function needs; a Scope is for
 // tensors, and a Buffer that outlives the function that makes it has NewBuffer
-// and Free.
+// and Free. It fails as NewBuffer and Free do, with f's error, and with ErrInvalidHandle
+// without an f.
 func WithBuffer[T any](a Allocator, n int, s *Stream, f func(*Buffer[T]) error) (err error) {
+	if f == nil {
+		return fmt.Errorf("cupool: buffer of %d elements: the function is nil: %w", n, ErrInvalidHandle)
+	}
 	b, err := NewBuffer[T](a, n, s)
 	if err != nil {
 		return err

@@ -326,6 +326,7 @@ func TestWithBuffer(t *testing.T) {
 	})
 	require.ErrorIs(t, cupool.WithBuffer(c, 10, nil, func(b *cupool.Buffer[float32]) error { return b.Free() }), cupool.ErrDoubleFree)
 	require.ErrorIs(t, cupool.WithBuffer(c, -1, nil, func(*cupool.Buffer[float32]) error { panic("not called") }), cupool.ErrInvalidSize)
+	require.ErrorIs(t, cupool.WithBuffer[float32](c, 10, nil, nil), cupool.ErrInvalidHandle)
 	require.Zero(t, c.Stats().LiveBytes, "freed, however it ended")
 	require.NoError(t, c.Close())
 }
