@@ -27,7 +27,7 @@ func (m Mint) Block(p Ptr, size int64, gen uint64, id uint32) Block {
 // Open returns what the handle was made with. ok is false for the handles of
 // other allocators and for the empty Block.
 func (m Mint) Open(b Block) (id uint32, gen uint64, ok bool) {
-	return uint32(b.id()), b.gen, b.pool() == m.number
+	return uint32(b.id()), b.gen, b.pool() == m.number && !b.IsEmpty()
 }
 
 // Maker returns the number of the Mint or Pool that made the handle, 0 for

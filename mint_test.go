@@ -30,6 +30,8 @@ func TestMint(t *testing.T) {
 	require.False(t, ok)
 	_, _, ok = m.Open(cupool.Block{})
 	require.False(t, ok, "the empty block is nobody's")
+	_, _, ok = cupool.Mint{}.Open(cupool.Block{})
+	require.False(t, ok, "not even the zero Mint's")
 	require.False(t, m.Block(512, 1, 0, 0).IsEmpty())
 
 	c := pooltest.Open(t, cupool.Config{})
