@@ -167,24 +167,26 @@ type Driver interface {
 type Allocator interface {
 	// Alloc returns size bytes, aligned to 512 (256 with a MinBlock of that),
 	// for work on s (nil: the default stream). Size 0 is legal, costs nothing and returns the empty
-	// Block. The contents are undefined. It fails with an *OOMError,
-	// ErrInvalidSize, ErrForeignStream or ErrClosed.
+	// Block. The contents are undefined. It fails with an *OOMError, ErrInvalidSize,
+	// ErrForeignStream, ErrClosed, ErrAsleep or what the device says.
 	Alloc(size int64, s *Stream) (Block, error)
 	// Free takes a block back. Work already submitted to its stream, and to
-	// the streams recorded on it, may still use it. It fails with a
-	// *BlockError and then has changed nothing. The empty Block is ignored.
+	// the streams recorded on it, may still use it. It fails with a *BlockError of
+	// ErrDoubleFree, ErrForeignPointer or ErrClosed and then has changed nothing. The
+	// empty Block is ignored.
 	// With Config.Sanitize a *CorruptionError says what was found of a block,
 	// which is freed all the same.
 	Free(b Block) error
 	// FreePtr is Free by address. size is what was allocated, in bytes, or
-	// negative not to have it checked.
+	// negative not to have it checked. It fails as Free does, and with
+	// ErrInteriorPointer or ErrSizeMismatch.
 	FreePtr(p Ptr, size int64) error
 	// RecordStream says that work on s uses the block too: after Free, its
 	// memory is not reused before what s has been given until then is done.
 	RecordStream(b Block, s *Stream) error
 	// Lookup returns the live block that holds the address, which may be
-	// anywhere inside it, or a *BlockError with ErrForeignPointer or
-	// ErrUseAfterFree. A Pool keeps a map of addresses from the first Lookup or
+	// anywhere inside it, or a *BlockError with ErrForeignPointer, ErrUseAfterFree
+	// or ErrClosed. A Pool keeps a map of addresses from the first Lookup or
 	// FreePtr on. That call enters the blocks that are live: 0.05 s for a million,
 	// while others use the pool.
 	Lookup(p Ptr) (Block, error)

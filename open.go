@@ -33,7 +33,8 @@ type HostConfig struct {
 // OpenHost opens an embedded device in the computer's own memory, outside
 // Go's heap, with streams that work asynchronously and real events. It
 // behaves as a GPU does where the allocator can see it, so that everything
-// can be developed and tested without one.
+// can be developed and tested without one. It fails with a *ConfigError for a negative
+// Capacity, and with ErrNotSupported where the system has no such memory.
 func OpenHost(cfg HostConfig) (Driver, error) {
 	if cfg.Capacity < 0 {
 		return nil, &ConfigError{Field: "Capacity", Value: cfg.Capacity, Reason: "must not be negative; 0 means 16 GiB"}
@@ -47,8 +48,9 @@ func OpenHost(cfg HostConfig) (Driver, error) {
 
 // Open opens a device by name, as programs take it from a flag: "host" or
 // "host:BYTES" (with a unit: "host:4GiB"), "cuda" or "cuda:ORDINAL", the
-// latter followed by ",managed" or ",pinned" for those kinds of memory.
-// "cuda" fails with ErrNotSupported where there is no driver.
+// latter two followed by ",managed" or ",pinned" for those kinds of memory. "" is "host".
+// It fails with a *ConfigError for any other name, or as OpenHost and cuda.Open do: "cuda"
+// with ErrNotSupported where there is no driver.
 func Open(name string) (Driver, error) {
 	fail := func(value, reason string) (Driver, error) {
 		return nil, &ConfigError{Field: "device", Value: value, Reason: reason}
@@ -92,7 +94,8 @@ func Open(name string) (Driver, error) {
 }
 
 // ParseBytes reads a size: a number of bytes, or one with a unit of K, M,
-// G, T (powers of 1,024), with or without "iB" or "B" behind it.
+// G, T (powers of 1,024), with or without "iB" or "B" behind it. It fails with a
+// *ConfigError.
 func ParseBytes(s string) (int64, error) {
 	n, err := bytesize.Parse(s)
 	if err != nil {

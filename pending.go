@@ -168,8 +168,8 @@ var errHeld = fmt.Errorf("blocks are held (Hold), as those are that other proces
 // may be freed meanwhile: it is pending then, and what the streams do with it is
 // waited for as ever. Call release when the work of such users is done, from any
 // goroutine; a second call does nothing. While blocks are held Close, Reset and Sleep
-// fail with ErrNotSupported and change nothing. Hold fails as RecordStream does, and with
-// ErrAsleep.
+// fail with ErrNotSupported and change nothing. Hold fails as RecordStream does, with
+// ErrAsleep, and with ErrForeignPointer for the empty Block.
 func (c *Pool) Hold(b Block) (release func(), err error) {
 	if err := c.made("hold"); err != nil {
 		return nil, err

@@ -201,13 +201,15 @@ func (s *Stream) Launch(f func()) error {
 	return s.do("launch", func(d Driver) error { return l.Launch(s.handle, run) })
 }
 
-// Copy submits a copy of n bytes between device addresses.
+// Copy submits a copy of n bytes between device addresses. It returns before the copy is
+// done. It fails with ErrClosed or what the device says, as ErrInvalidRange.
 func (s *Stream) Copy(dst, src Ptr, n int64) error {
 	return s.do("copy", func(d Driver) error { return d.Copy(dst, src, n, s.handle) })
 }
 
 // CopyIn copies src to the device in the order of the stream; src may be
-// reused when it returns.
+// reused when it returns. It fails as Copy does, and with a *WaitError after
+// Config.WaitTimeout.
 func (s *Stream) CopyIn(dst Ptr, src []byte) error {
 	return s.do("copy in", func(d Driver) error {
 		if err := s.calls.Await(); err != nil {
@@ -217,7 +219,7 @@ func (s *Stream) CopyIn(dst Ptr, src []byte) error {
 	})
 }
 
-// CopyOut waits for the stream and copies from the device to dst.
+// CopyOut waits for the stream and copies from the device to dst. It fails as CopyIn does.
 func (s *Stream) CopyOut(dst []byte, src Ptr) error {
 	err := s.do("copy out", func(d Driver) error {
 		if err := s.calls.Await(); err != nil {
@@ -241,7 +243,7 @@ func (s *Stream) waited() {
 	}
 }
 
-// Memset submits setting n bytes to a value.
+// Memset submits setting n bytes to a value. It fails as Copy does.
 func (s *Stream) Memset(dst Ptr, value byte, n int64) error {
 	if s != nil && s.calls.Lasts() { // what do does, without the cost of a function value
 		return s.calls.Submitted("memset", s.root.dev.driver.Memset(dst, value, n, s.handle))

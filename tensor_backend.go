@@ -147,8 +147,8 @@ func WithTF32() EngineOption {
 }
 
 // NewEngine returns an engine whose tensors live in a's memory. It fails with
-// ErrInvalidConfig without an allocator, and with ErrForeignStream when the
-// stream is not one of a's. The engine holds nothing that would have to be
+// ErrInvalidConfig without an allocator, and with an *EngineError around
+// ErrForeignStream when the stream is not one of a's, or ErrClosed when it was closed. The engine holds nothing that would have to be
 // closed.
 func NewEngine(a Allocator, opts ...EngineOption) (*Engine, error) {
 	if isNoAllocator(a) {

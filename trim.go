@@ -161,8 +161,8 @@ func (c *Pool) Reset() error {
 
 // EmptyCache waits for pending blocks and gives every wholly free segment
 // back to the device. Where work is not done after Config.WaitTimeout, it gives back
-// the rest and returns a *WaitError. With Config.Sanitize it returns corrupted
-// blocks as Check does.
+// the rest and returns a *WaitError. It fails with ErrClosed, ErrAsleep or what the device
+// says. With Config.Sanitize it returns corrupted blocks as Check does.
 func (c *Pool) EmptyCache() error {
 	if err := c.made("empty cache"); err != nil {
 		return err
