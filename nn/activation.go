@@ -1,6 +1,7 @@
 package nn
 
 import (
+	"cmp"
 	"unsafe"
 
 	"gorgonia.org/tensor"
@@ -17,7 +18,8 @@ import (
 type Activation int
 
 // The activations. Rectify is Gorgonia's ReLU, whose slope at 0 is 1. It turns
-// elements below 0 into −0, so that they differ from 0.
+// elements below 0 into −0, so that they differ from 0. For any other Activation a step fails
+// with a *cupool.EngineError around ErrNotSupported.
 const (
 	NoActivation = Activation(layers.None)
 	ReLU         = Activation(layers.ReLU)
@@ -29,6 +31,14 @@ const (
 // String returns "none", "ReLU", "sigmoid", "tanh" or "rectify".
 func (a Activation) String() string { return layers.Activation(a).String() }
 
+// fit fails for what is none of the activations.
+func (a Activation) fit(op string) error {
+	if a < NoActivation || a > Rectify {
+		return unsupported(op, "activation %d", int(a))
+	}
+	return nil
+}
+
 // BiasActivate sets x, a matrix, to act(x + bias). It adds bias, a vector or one
 // row as long as x's rows, to each row.
 func BiasActivate(e *cupool.Engine, x, bias tensor.Tensor, act Activation) error {
@@ -36,7 +46,7 @@ func BiasActivate(e *cupool.Engine, x, bias tensor.Tensor, act Activation) error
 	const op = "BiasActivate"
 	rows, cols, err := matrixShape(op, x)
 	if err == nil {
-		err = fit(e, op, x.Dtype(), want{t: x, n: rows * cols}, want{t: bias, n: cols})
+		err = cmp.Or(act.fit(op), fit(e, op, x.Dtype(), want{t: x, n: rows * cols}, want{t: bias, n: cols}))
 	}
 	if err != nil {
 		return err
@@ -61,7 +71,7 @@ func BiasActivateBack(e *cupool.Engine, y, dy, db tensor.Tensor, act Activation)
 	const op = "BiasActivateBack"
 	rows, cols, err := matrixShape(op, y)
 	if err == nil {
-		err = fit(e, op, y.Dtype(), want{t: y, n: rows * cols}, want{t: dy, n: rows * cols}, want{db, cols, true})
+		err = cmp.Or(act.fit(op), fit(e, op, y.Dtype(), want{t: y, n: rows * cols}, want{t: dy, n: rows * cols}, want{db, cols, true}))
 	}
 	if err != nil {
 		return err
@@ -119,7 +129,7 @@ func activate(e *cupool.Engine, op string, from, y, to tensor.Tensor, act Activa
 		return unsupported(op, "no tensor")
 	}
 	n := from.Shape().TotalSize()
-	err := fit(e, op, from.Dtype(), want{t: from, n: n}, want{t: to, n: n}, want{y, n, true})
+	err := cmp.Or(act.fit(op), fit(e, op, from.Dtype(), want{t: from, n: n}, want{t: to, n: n}, want{y, n, true}))
 	if err == nil && !operand.IsNil(y) {
 		err = fitApart(op, []tensor.Tensor{to}, y)
 	}

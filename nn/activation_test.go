@@ -97,3 +97,33 @@ func TestActivateErrors(t *testing.T) {
 		e.FreeAll(x, y, f)
 	})
 }
+
+// TestNoSuchActivation: a step of an activation that is none fails, and changes nothing.
+func TestNoSuchActivation(t *testing.T) {
+	both(t, func(t *testing.T, e *bench) {
+		all := e.Scope()
+		defer func() { require.NoError(t, all.Close()) }()
+		of := func(shape ...int) tensor.Tensor { return e.From(random(e.Rand, tensor.Float32, shape...)) }
+		a, b, c, bias := of(2, 2), of(2, 2), of(2, 2), of(2)
+		image, filter, pooled, back, same := of(1, 1, 2, 2), of(1, 1, 1, 1), of(1, 1, 1, 1), of(1, 1, 2, 2), of(1, 1, 2, 2)
+		conv, window := nn.Conv{Kernel: [2]int{1, 1}}, nn.Window{Size: [2]int{2, 2}}
+		stats := nn.BatchStats{Mean: of(2), Inverse: of(2), Epsilon: 1}
+		for _, act := range []nn.Activation{nn.NoActivation - 1, nn.Rectify + 1} {
+			want := e.As64(c)
+			failures{
+				"Activate":         {nn.Activate(e.Engine, a, c, act), cupool.ErrNotSupported},
+				"ActivateBack":     {nn.ActivateBack(e.Engine, a, b, c, act), cupool.ErrNotSupported},
+				"BiasActivate":     {nn.BiasActivate(e.Engine, c, bias, act), cupool.ErrNotSupported},
+				"BiasActivateBack": {nn.BiasActivateBack(e.Engine, a, c, nil, act), cupool.ErrNotSupported},
+				"Linear":           {nn.Linear(e.Engine, a, b, nil, c, act), cupool.ErrNotSupported},
+				"LinearBack":       {nn.LinearBack(e.Engine, a, b, b, c, nil, nil, act), cupool.ErrNotSupported},
+				"Conv2d":           {nn.Conv2d(e.Engine, image, filter, nil, same, conv, act), cupool.ErrNotSupported},
+				"Conv2dBack":       {nn.Conv2dBack(e.Engine, image, filter, back, same, nil, nil, conv, act), cupool.ErrNotSupported},
+				"MaxPool2dBack":    {nn.MaxPool2dBack(e.Engine, image, pooled, pooled, back, window, act), cupool.ErrNotSupported},
+				"BatchNorm":        {nn.BatchNorm(e.Engine, a, nil, nil, c, stats, act), cupool.ErrNotSupported},
+				"BatchNormBack":    {nn.BatchNormBack(e.Engine, a, b, b, nil, c, nil, nil, stats, act), cupool.ErrNotSupported},
+			}.require(t)
+			e.RequireNear(want, c, "nothing has changed")
+		}
+	})
+}

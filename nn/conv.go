@@ -1,6 +1,7 @@
 package nn
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -55,7 +56,7 @@ func Conv2d(e *cupool.Engine, x, w, bias, y tensor.Tensor, c Conv, act Activatio
 	const op = "Conv2d"
 	s, err := convolution(e, op, x, w, c)
 	if err == nil {
-		err = fit(e, op, x.Dtype(), want{bias, s.out, true}, want{t: y, n: s.results()})
+		err = cmp.Or(act.fit(op), fit(e, op, x.Dtype(), want{bias, s.out, true}, want{t: y, n: s.results()}))
 	}
 	if err == nil {
 		err = fitApart(op, []tensor.Tensor{y}, x, w, bias)
@@ -84,7 +85,7 @@ func Conv2dBack(e *cupool.Engine, x, w, dz, dx, dw, db tensor.Tensor, c Conv, ac
 	const op = "Conv2dBack"
 	s, err := convolution(e, op, x, w, c)
 	if err == nil {
-		err = fit(e, op, x.Dtype(), want{t: dz, n: s.results()}, want{dx, s.n * s.Image(), true}, want{dw, s.out * s.Products(), true}, want{db, s.out, true})
+		err = cmp.Or(act.fit(op), fit(e, op, x.Dtype(), want{t: dz, n: s.results()}, want{dx, s.n * s.Image(), true}, want{dw, s.out * s.Products(), true}, want{db, s.out, true}))
 	}
 	if err == nil {
 		err = fitApart(op, []tensor.Tensor{dx, dw, db}, x, w, dz)

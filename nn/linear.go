@@ -1,6 +1,7 @@
 package nn
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"runtime"
@@ -20,7 +21,7 @@ func Linear(e *cupool.Engine, x, w, bias, y tensor.Tensor, act Activation) error
 	const op = "Linear"
 	l, err := layer(e, op, x, w, want{t: bias, optional: true}, want{t: y})
 	if err == nil {
-		err = fitApart(op, []tensor.Tensor{y}, x, w, bias)
+		err = cmp.Or(act.fit(op), fitApart(op, []tensor.Tensor{y}, x, w, bias))
 	}
 	if err != nil || l.rows*l.out == 0 {
 		return err
@@ -53,7 +54,7 @@ func LinearBack(e *cupool.Engine, x, w, dz, dx, dw, db tensor.Tensor, act Activa
 	const op = "LinearBack"
 	l, err := layer(e, op, x, w, want{t: db, optional: true}, want{t: dz})
 	if err == nil {
-		err = fit(e, op, x.Dtype(), want{dx, l.rows * l.in, true}, want{dw, l.in * l.out, true})
+		err = cmp.Or(act.fit(op), fit(e, op, x.Dtype(), want{dx, l.rows * l.in, true}, want{dw, l.in * l.out, true}))
 	}
 	if err == nil && operand.IsNil(dw) && !operand.IsNil(db) {
 		err = unsupported(op, "db without dw")

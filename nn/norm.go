@@ -1,6 +1,7 @@
 package nn
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"unsafe"
@@ -134,7 +135,7 @@ func (s *BatchStats) all() []tensor.Tensor {
 func normalize(e *cupool.Engine, op string, n *layers.Norm, t normTensors, s BatchStats) error {
 	defer operand.KeepAlive(append(s.all(), t.x, t.y, t.scale, t.bias)...)
 	size := n.Batch * n.Channels * n.Plane
-	err := fit(e, op, t.x.Dtype(), want{t: t.x, n: size}, want{t: t.y, n: size}, want{t.scale, n.Channels, true}, want{t.bias, n.Channels, true})
+	err := cmp.Or(Activation(n.Activation).fit(op), fit(e, op, t.x.Dtype(), want{t: t.x, n: size}, want{t: t.y, n: size}, want{t.scale, n.Channels, true}, want{t.bias, n.Channels, true}))
 	if err == nil {
 		err = s.fit(e, op, n, t.x.Dtype())
 	}
@@ -168,8 +169,8 @@ func statsOf[T layers.Float](ts []*tensor.Dense) layers.NormStats[T] {
 func normalizeBack(e *cupool.Engine, op string, n *layers.Norm, t normTensors, s BatchStats) error {
 	defer operand.KeepAlive(append(s.all(), t.x, t.y, t.dy, t.scale, t.dx, t.dscale, t.dbias)...)
 	size := n.Batch * n.Channels * n.Plane
-	err := fit(e, op, t.x.Dtype(), want{t: t.x, n: size}, want{t.y, size, n.Activation == layers.None}, want{t: t.dy, n: size}, want{t: t.dx, n: size},
-		want{t.scale, n.Channels, true}, want{t.dscale, n.Channels, true}, want{t.dbias, n.Channels, true})
+	err := cmp.Or(Activation(n.Activation).fit(op), fit(e, op, t.x.Dtype(), want{t: t.x, n: size}, want{t.y, size, n.Activation == layers.None}, want{t: t.dy, n: size}, want{t: t.dx, n: size},
+		want{t.scale, n.Channels, true}, want{t.dscale, n.Channels, true}, want{t.dbias, n.Channels, true}))
 	if err == nil {
 		err = s.fit(e, op, n, t.x.Dtype())
 	}

@@ -1,6 +1,7 @@
 package nn
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"unsafe"
@@ -123,7 +124,7 @@ func pool(e *cupool.Engine, op string, s poolStep, x, y, dx, dy tensor.Tensor) e
 	}
 	p.Divisor, p.Activation = s.divisor, layers.Activation(s.act)
 	n, m, some := p.Planes*p.H*p.W, p.Planes*p.OH*p.OW, s.kind != maxPoolBack
-	err = fit(e, op, image.Dtype(), want{x, n, some}, want{y, m, some}, want{dx, n, some}, want{dy, m, some})
+	err = cmp.Or(s.act.fit(op), fit(e, op, image.Dtype(), want{x, n, some}, want{y, m, some}, want{dx, n, some}, want{dy, m, some}))
 	if err == nil {
 		err = fitApart(op, []tensor.Tensor{out}, in...)
 	}
