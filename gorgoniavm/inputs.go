@@ -8,6 +8,7 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/gorgoniavm/internal/program"
+	"github.com/cupool/cupool/internal/nilptr"
 )
 
 // input is how the engine sees the tensor of an input.
@@ -123,11 +124,14 @@ func (m *VM) constant(n *gorgonia.Node) (held, error) {
 
 // Let gives an input of the graph a value, as gorgonia.Let does: Gorgonia's
 // tape machine has such a method. It fails with a *cupool.ConfigError for a
-// node that is not the graph's, and with gorgonia's error for a value that does
-// not fit it or a node that is no input.
+// node that is not the graph's or a value that is a nil pointer, and with gorgonia's
+// error for a value that does not fit it or a node that is no input.
 func (m *VM) Let(n *gorgonia.Node, be any) error {
 	if err := m.has("Let", n); err != nil {
 		return err
+	}
+	if be != nil && nilptr.Is(be) {
+		return &cupool.ConfigError{Field: "Let", Value: nameOf(n), Reason: "the value is a nil pointer"}
 	}
 	return gorgonia.Let(n, be)
 }

@@ -262,6 +262,7 @@ func TestLetAndSetErrors(t *testing.T) {
 	require.ErrorAs(t, vm.Set(m.w, other.w), &config)
 	require.ErrorAs(t, vm.Set(nil, m.w), &config)
 	require.ErrorIs(t, vm.Set(m.w, inner), gorgoniavm.ErrNoValue)
+	require.ErrorAs(t, vm.Let(m.w, (*tensor.Dense)(nil)), &config)
 	require.ErrorContains(t, vm.Let(m.update, 1.0), "non input node")
 	require.ErrorContains(t, vm.Let(m.w, heap(1)), "shape")
 	require.NoError(t, vm.Close())

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/internal/layers"
+	"github.com/cupool/cupool/internal/nilptr"
 	"github.com/cupool/cupool/nn"
 )
 
@@ -56,7 +57,7 @@ func NewSolver(eng *cupool.Engine, m Method, opts ...SolverOption) (*Solver, err
 	if eng.Allocator() == nil {
 		return nil, &cupool.ConfigError{Field: "Engine", Value: nil, Reason: "a solver needs one"}
 	}
-	if m == nil {
+	if nilptr.Is(m) {
 		return nil, &cupool.ConfigError{Field: "Method", Value: nil, Reason: "a solver needs one"}
 	}
 	r, err := m.rule()
@@ -120,7 +121,8 @@ func (s *Solver) SetLearnRate(rate float64) error {
 // Step implements gorgonia.Solver: it moves the weights of the model and, unless
 // they are kept, zeroes their gradients. The model has the same weights in the same order every
 // time. It fails with a *SolverError, before it has moved anything unless a
-// device fails in the middle, or with cupool.ErrClosed.
+// device fails in the middle, with cupool.ErrSizeMismatch for another number of weights,
+// or with cupool.ErrClosed.
 func (s *Solver) Step(model []gorgonia.ValueGrad) error {
 	if err := s.check(); err != nil {
 		return err

@@ -17,6 +17,7 @@ func TestSolverConfigErrors(t *testing.T) {
 	eng, _ := newMeter(t)
 	for _, m := range []gorgoniavm.Method{
 		nil,
+		(*gorgoniavm.SGD)(nil),
 		gorgoniavm.SGD{LearnRate: -1},
 		gorgoniavm.SGD{LearnRate: math.Inf(1)},
 		gorgoniavm.SGD{Regularization: gorgoniavm.Regularization{L1: -1}},
