@@ -179,8 +179,10 @@ func TestConfigErrors(t *testing.T) {
 			require.Equal(t, field, e.Field)
 		}
 	}
-	_, err := planner.New(nil, planner.Config{})
-	require.ErrorIs(t, err, cupool.ErrInvalidConfig)
+	for _, none := range []*cupool.Pool{nil, {}} {
+		_, err := planner.New(none, planner.Config{})
+		require.ErrorIs(t, err, cupool.ErrInvalidConfig)
+	}
 	require.NoError(t, c.Close())
 }
 

@@ -57,7 +57,8 @@ type Config struct {
 
 	// MaxRequests bounds the requests of an iteration on one stream. Longer
 	// iterations are not planned. With Joint it bounds those on all streams. A recording
-	// takes about 60 bytes a request, a plan about 110. 0: 1,048,576.
+	// takes about 60 bytes a request, a plan about 110. At most
+	// 1,073,741,823. 0: 1,048,576.
 	MaxRequests int
 }
 
@@ -120,7 +121,7 @@ func New(c *cupool.Pool, cfg Config) (*Planner, error) {
 		ok     bool
 		reason string
 	}{
-		{"Pool", c, c != nil, "a planner needs one"},
+		{"Pool", nil, c.Driver() != nil, "a planner needs one"},
 		{"Confirm", cfg.Confirm, cfg.Confirm >= 0 && cfg.Confirm <= mostConfirm, "must not be negative or above 1,048,576; 0 means 2"},
 		{"Budget", cfg.Budget, cfg.Budget >= 0, "must not be negative; 0 means 5s"},
 		{"Joint", cfg.Joint, !cfg.Joint || !cfg.Detect, "iterations are detected on each stream by itself"},
