@@ -22,7 +22,8 @@ import "github.com/cupool/cupool"
 // AllGather and ReduceScatter have of one rank may be this rank's part of the other
 // Memory; else the two do not overlap.
 //
-// Methods fail with cupool.ErrSizeMismatch for counts and types that do not fit,
+// Methods fail with cupool.ErrSizeMismatch for counts and types that do not fit, with
+// cupool.ErrNotSupported for a Type or Op that is none, or that does not take the other,
 // as Memory.Record does for elements outside of their memory, with
 // cupool.ErrForeignStream for a stream of another device, with ErrRank for
 // a rank that is not there, and with cupool.ErrClosed after Close and Abort. What

@@ -6,6 +6,7 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/internal/nilptr"
+	"github.com/cupool/cupool/internal/tensorop/operand"
 	"gorgonia.org/tensor"
 )
 
@@ -104,8 +105,8 @@ func Of[T any](b *cupool.Buffer[T]) (Memory, error) {
 
 // OfTensor returns the elements of a tensor whose engine is a cupool.Engine. It
 // fails with cupool.ErrInvalidHandle for no tensor, with cupool.ErrForeignPointer
-// for one of another engine, and with cupool.ErrNotSupported for one whose elements
-// no Type is, or do not lie one after the other.
+// for one of another engine, with cupool.ErrUseAfterFree, and with cupool.ErrNotSupported
+// for one whose elements no Type is, or do not lie one after the other.
 func OfTensor(t tensor.Tensor) (Memory, error) {
 	if nilptr.Is(t) {
 		return Memory{}, fmt.Errorf("dist: no tensor: %w", cupool.ErrInvalidHandle)
@@ -113,6 +114,9 @@ func OfTensor(t tensor.Tensor) (Memory, error) {
 	eng := cupool.EngineOf(t)
 	if eng == nil {
 		return Memory{}, fmt.Errorf("dist: %v tensor of %v: %w: its engine is no cupool.Engine", t.Shape(), t.Dtype(), cupool.ErrForeignPointer)
+	}
+	if d, ok := t.(*tensor.Dense); ok && operand.IsFreed(d) {
+		return Memory{}, fmt.Errorf("dist: %v tensor of %v: %w", t.Shape(), t.Dtype(), cupool.ErrUseAfterFree)
 	}
 	kind, ok := types[t.Dtype().Kind()]
 	if !ok || t.RequiresIterator() {
@@ -135,8 +139,8 @@ func (m Memory) Bytes() int64 { return int64(m.Count) * m.Type.Size() }
 // Record keeps the memory, when it is freed, until the work that s has by then
 // is done. Implementations of Comm call it. It fails with cupool.ErrInvalidRange
 // for elements that are not all inside the buffer, tensor or block, and for memory
-// that is freed or of another device as RecordStream of an Allocator does. No
-// elements are no memory.
+// that is freed or of another device as RecordStream of an Allocator does, and with
+// cupool.ErrInvalidHandle for no stream. No elements are no memory.
 func (m Memory) Record(s *cupool.Stream) error {
 	if m.Count == 0 {
 		return nil

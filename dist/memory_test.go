@@ -40,6 +40,8 @@ func TestMemoryOfTensors(t *testing.T) {
 	_, err = dist.OfTensor(columns)
 	require.ErrorIs(t, err, cupool.ErrNotSupported)
 	require.NoError(t, eng.FreeTensor(x))
+	_, err = dist.OfTensor(x)
+	require.ErrorIs(t, err, cupool.ErrUseAfterFree)
 
 	odd, err := cupool.NewBuffer[complex64](pool, 3, nil)
 	require.NoError(t, err)
