@@ -181,7 +181,7 @@ type Stats struct {
 	Reserved, ReservedHigh int64 // held from the device
 }
 
-// Stats returns a snapshot. It fails with the device's error.
+// Stats returns a snapshot. It fails with ErrClosed or the device's error.
 func (n *Allocator) Stats() (Stats, error) {
 	if err := n.made("statistics"); err != nil {
 		return Stats{}, err

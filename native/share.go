@@ -41,11 +41,15 @@ func (n *Allocator) Export() (f *os.File, err error) {
 
 // Import returns an Allocator for a pool that another process exported. Its
 // blocks come from ImportBlock alone. The caller closes f. Import fails with
-// ErrNotSupported as New does, or with the device's error.
+// ErrNotSupported or a *cupool.ConfigError as New does, with cupool.ErrInvalidHandle for a
+// nil f, or with the device's error.
 func Import(c *cupool.Pool, f *os.File) (*Allocator, error) {
 	d, err := poolsOf(c)
 	if err != nil {
 		return nil, err
+	}
+	if f == nil {
+		return nil, fmt.Errorf("cupool: importing a native pool: the file is nil: %w", cupool.ErrInvalidHandle)
 	}
 	n := newAllocator(c, d)
 	n.own, n.imported = true, true

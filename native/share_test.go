@@ -148,6 +148,8 @@ func TestReceiveErrors(t *testing.T) {
 	require.ErrorIs(t, shared.Send(ends[0]), net.ErrClosed)
 	_, err = native.Import(nil, nil)
 	require.ErrorIs(t, err, cupool.ErrInvalidConfig)
+	_, err = native.Import(c, nil)
+	require.ErrorIs(t, err, cupool.ErrInvalidHandle)
 }
 
 // socketEnds returns both ends of a Unix socket.
