@@ -20,8 +20,9 @@ var drivers atomic.Uint64
 // Open opens a GPU by its ordinal, on its primary context, which the CUDA
 // runtime, cuBLAS and other libraries use too. Several Drivers of one GPU, of
 // the same or other kinds of memory, share the context; each has to be
-// closed. It fails with an *Error, or with cupool.ErrNotSupported when there is
-// no driver or no GPU, or when the GPU does not have the kind of memory.
+// closed. It fails with an *Error, with cupool.ErrNotSupported when there is
+// no driver or no GPU, or when the GPU does not have the kind of memory, or with a
+// *cupool.ConfigError for a MemoryKind that is none.
 func Open(ordinal int, opts ...Option) (Driver, error) {
 	if err := initialize(fmt.Sprintf("opening cuda:%d", ordinal)); err != nil {
 		return nil, err
@@ -44,8 +45,8 @@ func Open(ordinal int, opts ...Option) (Driver, error) {
 // then has to be locked (runtime.LockOSThread). The context stays the
 // program's: it must outlive the Driver. Streams of the context can be used
 // with the Driver as they are. cupool.CUContext, which takes the tag cu, returns
-// the handle of a context of gorgonia.org/cu. OpenContext fails with an *Error,
-// or with cupool.ErrNotSupported when the GPU does not have the kind of memory.
+// the handle of a context of gorgonia.org/cu. OpenContext fails as
+// Open does.
 func OpenContext(context uintptr, opts ...Option) (Driver, error) {
 	opening := fmt.Sprintf("opening CUDA context 0x%x", context)
 	if context == 0 {

@@ -185,8 +185,8 @@ func (s *Set) name(c *cupool.Pool) string {
 func (s *Set) has(c *cupool.Pool) bool { return slices.Contains(s.all(), c) }
 
 // Sync waits until everything is done that was submitted to the streams of all
-// devices. It fails with a *cupool.WaitError after the pools' WaitTimeout, or
-// with what the devices say.
+// devices. It fails with a *cupool.WaitError after the pools' WaitTimeout, with
+// cupool.ErrClosed, or with what the devices say.
 func (s *Set) Sync() error {
 	if err := s.made("waiting for all devices"); err != nil {
 		return err
