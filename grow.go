@@ -71,8 +71,12 @@ func (h *streamHeap) newSegmentLocked(size int64, k ledger.Kind) (block.ID, *blo
 		return 0, nil, err
 	}
 	p, err := c.driver.MemAlloc(size)
-	if err == nil && uint64(p)%uint64(min(c.cfg.MinBlock, sizeclass.Quantum)) != 0 {
-		err = errors.Join(fmt.Errorf("device returned the unaligned address %v", p), c.driver.MemFree(p))
+	switch {
+	case err != nil:
+	case p == 0:
+		err = fmt.Errorf("device returned no address: %w", ErrInvalidRange)
+	case uint64(p)%uint64(min(c.cfg.MinBlock, sizeclass.Quantum)) != 0:
+		err = errors.Join(fmt.Errorf("device returned the unaligned address %v: %w", p, ErrInvalidRange), c.driver.MemFree(p))
 	}
 	if err != nil {
 		c.budget.Cancel(size)

@@ -468,9 +468,25 @@ func TestUnalignedSegmentIsRefused(t *testing.T) {
 	c := pooltest.Open(t, cupool.Config{Driver: d})
 	_, err := c.Alloc(512, nil)
 	require.ErrorContains(t, err, "unaligned address 0x10000000100")
+	require.ErrorIs(t, err, cupool.ErrInvalidRange)
 	require.Empty(t, d.Mem, "it went back")
 	require.Zero(t, c.Stats().All.ReservedBytes.Current)
 	require.NoError(t, c.Check())
+}
+
+// TestNoAddressIsRefused: a function that returns 0 and no error has returned no memory.
+func TestNoAddressIsRefused(t *testing.T) {
+	c := pooltest.Open(t, cupool.Config{})
+	p := pooltest.NewPrivate(t, c, cupool.PoolConfig{
+		Alloc: func(int64) (cupool.Ptr, error) { return 0, nil },
+		Free:  func(cupool.Ptr, int64) error { t.Error("there is nothing to free"); return nil },
+	})
+	_, err := p.Alloc(512, nil)
+	require.ErrorIs(t, err, cupool.ErrInvalidRange)
+	require.Zero(t, p.Stats().All.ReservedBytes.Current)
+	require.NoError(t, c.Check())
+	require.NoError(t, p.Close())
+	require.NoError(t, c.Close())
 }
 
 // As soon as one stream's segment went back, another stream may get the same

@@ -37,7 +37,8 @@ type PoolConfig struct {
 	// from, in place of Driver.MemAlloc and MemFree. Sizes are in bytes;
 	// addresses are multiples of 512 that the device can use. A failing
 	// Alloc that matches ErrOutOfMemory has the pool try to make room, any
-	// other ends the allocation. They are called with locks held, from any
+	// other ends the allocation. So does any other address, and 0, with
+	// ErrInvalidRange. They are called with locks held, from any
 	// goroutine, and must not call the allocator. Virtual memory is not used
 	// with them. nil: the device.
 	Alloc func(size int64) (Ptr, error)
