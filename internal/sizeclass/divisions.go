@@ -97,7 +97,9 @@ func (d Divisions) String() string {
 	}
 	var pairs []string
 	for i, n := range d {
-		d[i] = max(n, 1)
+		if n == 0 {
+			d[i] = 1
+		}
 		pairs = append(pairs, fmt.Sprintf("%d:%d", 1<<i, d[i]))
 	}
 	if d == SameDivisions(d[0]) {

@@ -40,6 +40,7 @@ func TestParseDivisions(t *testing.T) {
 		require.ErrorContains(t, err, reason, text)
 	}
 	require.Equal(t, "none", Divisions{}.String())
+	require.Equal(t, "-1", SameDivisions(-1).String(), "an error names what is wrong")
 }
 
 // The formula of PyTorch's round_size.
