@@ -87,7 +87,7 @@ func (o IdleOrder) String() string {
 
 // Divisions say how many sizes there are for blocks from a power of two to the
 // next, by size: element i is for sizes from 1 MiB << i, the first also for
-// what is smaller, the last for what is larger. Each is a power of two; 0 and
+// what is smaller, the last for what is larger. Each is a power of two up to 2^20; 0 and
 // 1 leave sizes alone. It is PyTorch's roundup_power2_divisions.
 type Divisions [16]int
 
@@ -192,16 +192,17 @@ type Config struct {
 	// SmallLimit is the largest block, after rounding, that comes from the
 	// small pool. 0: 1 MiB.
 	SmallLimit int64
-	// SmallSegment is the size of the small pool's segments. 0: 2 MiB.
+	// SmallSegment is the size of the small pool's segments, a multiple of 512 and at
+	// least SmallLimit. 0: 2 MiB.
 	SmallSegment int64
 	// LargeSegment is the size of the segments that serve requests below
-	// LargeLimit. 0: 20 MiB.
+	// LargeLimit, a multiple of 512 and at least LargeLimit. 0: 20 MiB.
 	LargeSegment int64
 	// LargeLimit is the size from which a request gets a segment of its own
 	// size, rounded up to SegmentRounding. 0: 10 MiB.
 	LargeLimit int64
 	// SegmentRounding is the unit of segments for requests of LargeLimit
-	// and more. 0: 2 MiB, the page of the GPU.
+	// and more, a multiple of 512. 0: 2 MiB, the page of the GPU.
 	SegmentRounding int64
 	// MaxChunk is the size of the largest piece of physical memory that virtual memory consists
 	// of, a power of two, from 2 MiB. Costs of the driver go by pieces, of which a large pool has larger
@@ -238,11 +239,11 @@ type Config struct {
 	// 1: by what a request needs, in units of SegmentRounding. More: to so
 	// many times what the stream holds, or else by what it needs where limit
 	// or device refuse that. Virtual memory grows by what is missing for 0
-	// and 1.
+	// and 1. At most 64.
 	GrowthFactor float64
 	// InitialSize is reserved from the beginning, for the default stream;
 	// other streams take it over while it is idle. It stays as what Reserve
-	// reserves. 0: nothing.
+	// reserves. At most Limit. 0: nothing.
 	InitialSize int64
 	// GarbageCollectionThreshold is the part of the limit, or without one of
 	// the device's memory, beyond which cached segments are given back before
