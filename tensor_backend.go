@@ -152,7 +152,7 @@ func WithTF32() EngineOption {
 // closed.
 func NewEngine(a Allocator, opts ...EngineOption) (*Engine, error) {
 	if isNoAllocator(a) {
-		return nil, &ConfigError{Field: "Allocator", Value: a, Reason: "an engine needs one"}
+		return nil, &ConfigError{Field: "Allocator", Value: nil, Reason: "an engine needs one"}
 	}
 	e := &Engine{a: a, d: a.Driver()}
 	for _, o := range opts {

@@ -41,6 +41,8 @@ func TestNewEngine(t *testing.T) {
 
 	_, err = cupool.NewEngine(nil)
 	require.ErrorIs(t, err, cupool.ErrInvalidConfig)
+	_, err = cupool.NewEngine(new(cupool.Pool))
+	require.EqualError(t, err, "cupool: invalid configuration: Allocator: an engine needs one")
 	_, err = cupool.NewEngine(other, cupool.WithStream(s))
 	require.ErrorIs(t, err, cupool.ErrForeignStream)
 	require.NoError(t, c.Close())
