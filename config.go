@@ -29,7 +29,8 @@ const (
 	// back whole ones. It works everywhere.
 	BackingSegments
 	// BackingVMM maps physical memory to address ranges piece by piece and
-	// stitches free pieces together. It needs a Driver with VirtualMemory.
+	// stitches free pieces together (GMLake, Guo and others, ASPLOS 2024). It needs a
+	// Driver with VirtualMemory.
 	BackingVMM
 )
 

@@ -32,9 +32,9 @@ type BatchStats struct {
 }
 
 // BatchNorm sets y to act((x - mean)/sqrt(variance + Epsilon)·scale + bias) with
-// the mean and the biased variance of each channel. x and y have the shape N×C or
-// N×C×…, and scale and bias, which may be nil, an element for each of the C
-// channels. An empty batch changes nothing. y must not overlap another tensor. On
+// the mean and the biased variance of each channel (Ioffe and Szegedy, ICML 2015).
+// x and y have the shape N×C or N×C×…, and scale and bias, which may be nil, an element for
+// each of the C channels. An empty batch changes nothing. y must not overlap another tensor. On
 // a GPU, training takes memory of the pool while it is submitted.
 func BatchNorm(e *cupool.Engine, x, scale, bias, y tensor.Tensor, s BatchStats, act Activation) error {
 	n, err := channels("BatchNorm", x)
@@ -59,7 +59,7 @@ func BatchNormBack(e *cupool.Engine, x, y, dy, scale, dx, dscale, dbias tensor.T
 }
 
 // GroupNorm sets y to (x - mean)/sqrt(variance + epsilon) with the mean and the
-// biased variance of each group of neighbouring channels in each sample, and
+// biased variance of each group of neighbouring channels in each sample (Wu and He, ECCV 2018), and
 // leaves these means, and 1/sqrt(variance + epsilon), in mean and inverse, which
 // have groups elements for each sample. x and y have the shape N×C or N×C×…, and
 // groups divides C. One group is the whole sample (layer norm), and C groups are the

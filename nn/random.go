@@ -15,7 +15,8 @@ import (
 )
 
 // Seed selects random numbers. Each Stream of each Seed is a sequence of its own.
-// Sequences are the same on every device but for rounding.
+// Sequences are the same on every device but for rounding. They are those of Philox4x32-10
+// (Salmon and others, SC 2011).
 type Seed struct {
 	Seed, Stream uint64
 

@@ -3,7 +3,7 @@
 // A training run asks for the same memory in every iteration. So a Planner
 // records an iteration (record.go), or finds where iterations begin (detect.go).
 // It works out offline the place of each block, such that all fit into as little
-// memory as possible (layout.go, internal/plan). Then it takes one range of
+// memory as possible (layout.go, and internal/plan, which names its sources). Then it takes one range of
 // memory of that size for each stream, its arena (arena.go). It serves the
 // following iterations by index: the i-th request gets the i-th place, without a
 // search (lane.go). Requests that are not as recorded go to the Pool
