@@ -2,6 +2,7 @@ package nn
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"math"
 	"unsafe"
@@ -177,8 +178,11 @@ func normalizeBack(e *cupool.Engine, op string, n *layers.Norm, t normTensors, s
 	if err == nil {
 		err = fitApart(op, []tensor.Tensor{t.dx, t.dscale, t.dbias}, append(s.all(), t.x, t.y, t.dy, t.scale)...)
 	}
-	if err != nil || size == 0 {
+	switch {
+	case err != nil:
 		return err
+	case size == 0:
+		return fail(op, errors.Join(e.Zero(t.dscale), e.Zero(t.dbias)))
 	}
 	if ok, err := normBackOnGPU(tensorop.Of(e).GPU(), op, n, t, s); ok {
 		return err

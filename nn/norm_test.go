@@ -112,6 +112,23 @@ func (e *bench) checkBatchNormBack(n *normed, x, y, dy, dx *tensor.Dense, act nn
 	e.FreeAll(dscale, dbias)
 }
 
+// TestBatchNormBackOfNothing: an empty batch has gradients of 0 by scale and bias.
+func TestBatchNormBackOfNothing(t *testing.T) {
+	both(t, func(t *testing.T, e *bench) {
+		for _, evaluate := range []bool{false, true} {
+			n := e.newNormed(tensor.Float32, []int{0, 3, 2, 2}, nn.Tanh, true, evaluate)
+			x, dx := must(e.Empty(tensor.Float32, 0, 3, 2, 2)), must(e.Empty(tensor.Float32, 0, 3, 2, 2))
+			dscale, dbias := e.From(random(e.Rand, tensor.Float32, 3)), e.From(random(e.Rand, tensor.Float32, 3))
+			require.NoError(t, nn.BatchNormBack(e.Engine, x, x, x, n.scale, dx, dscale, dbias, n.s, nn.Tanh))
+			require.Equal(t, make([]float64, 3), e.As64(dscale))
+			require.Equal(t, make([]float64, 3), e.As64(dbias))
+			require.NoError(t, nn.BatchNormBack(e.Engine, x, x, x, n.scale, dx, nil, nil, n.s, nn.Tanh))
+			e.FreeAll(x, dx, dscale, dbias)
+			e.freeNormed(n)
+		}
+	})
+}
+
 // requireSums requires t's elements to be want but for the rounding of sums of so
 // many numbers around 1, which one after the other adds up.
 func (e *bench) requireSums(want []float64, t tensor.Tensor, of int, what string) {
