@@ -35,7 +35,7 @@ func crossEntropy(e *cupool.Engine, op string, logits, target, loss, grad tensor
 	if err == nil {
 		err = fit(e, op, logits.Dtype(), want{t: logits, n: s.rows * s.cols}, want{t: loss, n: s.rows}, want{t: grad, n: s.rows * s.cols})
 	}
-	s.weights = err == nil && target != nil && target.Dtype() == logits.Dtype()
+	s.weights = err == nil && !operand.IsNil(target) && target.Dtype() == logits.Dtype()
 	switch {
 	case err != nil:
 	case s.weights:

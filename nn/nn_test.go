@@ -150,6 +150,7 @@ func TestFusedErrors(t *testing.T) {
 			"sizes back":      {nn.BiasActivateBack(e.Engine, x, b, nil, nn.ReLU), cupool.ErrSizeMismatch},
 			"classes":         {nn.CrossEntropy(e.Engine, x, b, n, x), cupool.ErrSizeMismatch},
 			"no classes":      {nn.CrossEntropy(e.Engine, x, nil, n, x), cupool.ErrNotSupported},
+			"nil classes":     {nn.CrossEntropy(e.Engine, x, (*tensor.Dense)(nil), n, x), cupool.ErrNotSupported},
 			"no gradient":     {nn.SGD{}.Step(e.Engine, nn.Param{Value: x}), cupool.ErrNotSupported},
 			"gradient's size": {nn.SGD{}.Step(e.Engine, nn.Param{Value: x, Grad: b}), cupool.ErrSizeMismatch},
 			"rate's size":     {nn.SGD{Rate: b}.Step(e.Engine, nn.Param{Value: x, Grad: x}), cupool.ErrSizeMismatch},
