@@ -62,7 +62,7 @@ func (c CTC[T]) sample(b int) (s ctcSample[T], ok bool) {
 		from += c.TargetLengths[i]
 	}
 	n, length := c.TargetLengths[b], c.Lengths[b]
-	if n < 0 || from < 0 || from+n > len(c.Targets) || c.Width > 0 && n > c.Width || length < 1 || length > c.Frames {
+	if n < 0 || from < 0 || n > len(c.Targets)-from || c.Width > 0 && n > c.Width || length < 1 || length > c.Frames {
 		return s, false
 	}
 	s = ctcSample[T]{CTC: c, b: b, length: length, path: make([]int, 2*n+1)}
