@@ -3,6 +3,7 @@ package gorgoniavm_test
 import (
 	"errors"
 	"math"
+	"math/rand/v2"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -77,6 +78,34 @@ func TestSolverStepErrors(t *testing.T) {
 			require.NoError(t, s.Close())
 		})
 	}
+}
+
+// A weight that a solver does not take stops a Step before it moves others, wherever
+// they are.
+func TestSolverWeightsWithGaps(t *testing.T) {
+	everywhere(t, func(t *testing.T, d device) {
+		eng, _ := d.open(t)
+		for _, m := range []gorgoniavm.Method{gorgoniavm.SGD{Regularization: gorgoniavm.Regularization{L2: 1}}, gorgoniavm.Momentum{Nesterov: true}, gorgoniavm.Adam{}} {
+			model := newModel(t, eng, tensor.Float64, 1)
+			setGrads(t, eng, model, rand.New(rand.NewPCG(1, 1)))
+			whole := dense(t, eng, tensor.Float64, tensor.Shape{2, 3}, nil)
+			column, err := whole.Slice(nil, tensor.S(1))
+			require.NoError(t, err)
+			weights, grads := numbers(t, eng, model, false), numbers(t, eng, model, true)
+			s, err := gorgoniavm.NewSolver(eng, m)
+			require.NoError(t, err)
+			err = s.Step(append(model, &weight{value: column, grad: column}))
+			require.ErrorIs(t, err, cupool.ErrNotSupported)
+			var se *gorgoniavm.SolverError
+			require.ErrorAs(t, err, &se)
+			require.Equal(t, len(model), se.Index)
+			require.Equal(t, weights, numbers(t, eng, model, false))
+			require.Equal(t, grads, numbers(t, eng, model, true))
+			require.NoError(t, s.Close())
+			require.NoError(t, eng.FreeTensor(whole))
+			freeModel(t, eng, model)
+		}
+	})
 }
 
 // Weights of a Step that failed before anything moved are none of the model that the next

@@ -61,6 +61,9 @@ func (p *param) find(eng *cupool.Engine, n gorgonia.ValueGrad) error {
 		if !ok || cupool.EngineOf(wt) != eng || cupool.EngineOf(gt) != eng {
 			return fmt.Errorf("a weight and gradient that are not both in the solver's engine: %w", cupool.ErrNotSupported)
 		}
+		if err := errors.Join(gapless(wt), gapless(gt)); err != nil {
+			return err
+		}
 		device.Value, device.Grad = wt, gt
 		p.device = device
 		return nil
@@ -119,12 +122,18 @@ func elements(v gorgonia.Value) (unsafe.Pointer, error) {
 		if _, err := v.Engine().Accessible(v); err != nil {
 			return nil, err
 		}
-		if v.RequiresIterator() || v.DataOrder() != 0 || v.IsMasked() {
-			return nil, fmt.Errorf("a tensor of shape %v that is not one without gaps in row-major order: %w", v.Shape(), cupool.ErrNotSupported)
-		}
-		return unsafe.Pointer(unsafe.SliceData(v.Raw)), nil
+		return unsafe.Pointer(unsafe.SliceData(v.Raw)), gapless(v)
 	}
 	return nil, fmt.Errorf("a value of type %T: %w", v, cupool.ErrNotSupported)
+}
+
+// gapless fails for a tensor whose elements do not lie one after the other, or have a
+// mask.
+func gapless(d *tensor.Dense) error {
+	if d.RequiresIterator() || d.DataOrder() != 0 || d.IsMasked() {
+		return fmt.Errorf("a tensor of shape %v that is not one without gaps in row-major order: %w", d.Shape(), cupool.ErrNotSupported)
+	}
+	return nil
 }
 
 // elementsOf returns how many elements a value has; a scalar has one.
