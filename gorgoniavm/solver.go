@@ -151,7 +151,7 @@ func (s *Solver) Step(model []gorgonia.ValueGrad) error {
 	for i := range s.params {
 		p := &s.params[i]
 		if p.onDevice() {
-			if err := s.prepareOnDevice(p); err != nil {
+			if err := s.shapeOnDevice(p); err != nil {
 				return &SolverError{Index: i, Name: weightName(model[i]), Err: err}
 			}
 			continue

@@ -2,23 +2,12 @@ package gorgoniavm
 
 import (
 	"gorgonia.org/tensor"
+
+	"github.com/cupool/cupool/nn"
 )
 
-// The steps of a Solver on a device: where a method has a kernel, that moves
-// many weights at once (nn.SGD, nn.RMSProp, nn.Adam). The rest is made of the engine's
-// elementwise operations, in place.
-
-// prepareOnDevice shapes the gradient of one weight. Where the method has no
-// kernel for all weights, it also computes the step.
-func (s *Solver) prepareOnDevice(p *param) error {
-	if err := s.shapeOnDevice(p); err != nil {
-		return err
-	}
-	if s.method.kind == nesterov {
-		return s.nesterovOnDevice(p)
-	}
-	return nil
-}
+// The steps of a Solver on a device: kernels move many weights at once (nn.SGD,
+// nn.RMSProp, nn.Adam). The engine's elementwise operations shape gradients, in place.
 
 // moveOnDevice moves all weights on the device and zeroes their gradients,
 // unless they are kept.
@@ -46,7 +35,13 @@ func (s *Solver) moveOnDevice() error {
 func (s *Solver) launch() error {
 	r := &s.method
 	switch r.kind {
-	case sgd, nesterov: // nesterovOnDevice has added the momentum
+	case nesterov: // first by the momentum's part of the step, then by the gradient's
+		ahead := nn.SGD{LearningRate: r.rate * r.momentum, Momentum: s.carry}
+		if err := ahead.Step(s.eng, s.batch...); err != nil {
+			return err
+		}
+		fallthrough
+	case sgd:
 		for i := range s.batch {
 			s.batch[i].Momentum = nil
 		}
@@ -97,16 +92,6 @@ func (c *chain) clamp(s *Solver, p *param, limit float64) {
 	if limit != 0 {
 		c.then(s.eng.Clamp(p.device.Grad, p.number(-limit), p.number(limit), tensor.UseUnsafe()))
 	}
-}
-
-// nesterovOnDevice is layers.Nesterov up to the step against the gradient.
-func (s *Solver) nesterovOnDevice(p *param) error {
-	e, g, v := s.eng, p.device.Grad, p.device.Momentum
-	var c chain
-	c.then(e.MulScalar(v, p.number(s.carry), true, tensor.UseUnsafe()))
-	c.then(e.Add(v, g, tensor.UseUnsafe()))
-	c.then(e.MulScalar(v, p.number(s.method.momentum), true, tensor.WithIncr(g)))
-	return c.err
 }
 
 // number returns x as the weight's type has it.

@@ -347,16 +347,22 @@ func TestSolverLearnRate(t *testing.T) {
 
 // Gradients that are kept are still there.
 func TestSolverKeepGradients(t *testing.T) {
-	eng, _ := newMeter(t)
-	for _, dt := range []tensor.Dtype{tensor.Float32, tensor.Float64} {
-		model := newModel(t, eng, dt, 1)
-		setGrads(t, eng, model, rand.New(rand.NewPCG(1, 1)))
-		want := numbers(t, eng, model, true)
-		s, err := gorgoniavm.NewSolver(eng, gorgoniavm.Adam{}, gorgoniavm.KeepGradients())
-		require.NoError(t, err)
-		require.NoError(t, s.Step(model))
-		require.Equal(t, want, numbers(t, eng, model, true))
-		require.NoError(t, s.Close())
-		freeModel(t, eng, model)
-	}
+	everywhere(t, func(t *testing.T, d device) {
+		eng, _ := d.open(t)
+		for _, m := range []gorgoniavm.Method{gorgoniavm.SGD{}, gorgoniavm.Momentum{}, gorgoniavm.Momentum{Nesterov: true}, gorgoniavm.RMSProp{Clip: 0.1, L2: 0.1}, gorgoniavm.Adam{}, gorgoniavm.AdamW{}} {
+			for _, dt := range []tensor.Dtype{tensor.Float32, tensor.Float64} {
+				model := newModel(t, eng, dt, 1)
+				setGrads(t, eng, model, rand.New(rand.NewPCG(1, 1)))
+				want := numbers(t, eng, model, true)
+				s, err := gorgoniavm.NewSolver(eng, m, gorgoniavm.KeepGradients())
+				require.NoError(t, err)
+				for range 2 {
+					require.NoError(t, s.Step(model))
+					require.Equal(t, want, numbers(t, eng, model, true), "%+v", m)
+				}
+				require.NoError(t, s.Close())
+				freeModel(t, eng, model)
+			}
+		}
+	})
 }
