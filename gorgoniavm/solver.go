@@ -3,6 +3,7 @@ package gorgoniavm
 import (
 	"errors"
 	"fmt"
+	"math"
 
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -106,13 +107,13 @@ func (s *Solver) LearnRate() float64 {
 }
 
 // SetLearnRate sets the learning rate from the next Step on. It fails with a
-// *cupool.ConfigError for a rate that is not positive.
+// *cupool.ConfigError for a rate that is not positive and finite.
 func (s *Solver) SetLearnRate(rate float64) error {
 	if err := s.check(); err != nil {
 		return err
 	}
-	if !(rate > 0) {
-		return &cupool.ConfigError{Field: "LearnRate", Value: rate, Reason: "must be positive"}
+	if !(rate > 0) || math.IsInf(rate, 0) {
+		return &cupool.ConfigError{Field: "LearnRate", Value: rate, Reason: "must be positive and finite"}
 	}
 	s.method.rate = rate
 	return nil

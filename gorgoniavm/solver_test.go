@@ -343,6 +343,7 @@ func TestSolverLearnRate(t *testing.T) {
 	require.Equal(t, -5.0, w.value.Data())
 	require.ErrorIs(t, s.SetLearnRate(0), cupool.ErrInvalidConfig)
 	require.ErrorIs(t, s.SetLearnRate(math.NaN()), cupool.ErrInvalidConfig)
+	require.ErrorIs(t, s.SetLearnRate(math.Inf(1)), cupool.ErrInvalidConfig)
 }
 
 // Gradients that are kept are still there.
