@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -159,7 +160,7 @@ func (t *trainer) run(ctx context.Context, out io.Writer) (err error) {
 		order = training.Shuffled(t.rng, t.train.n)
 		e, err := t.epoch(ctx)
 		if err != nil {
-			return err
+			return cmp.Or(t.interrupted(ctx), err) // whatever else that ended
 		}
 		t.epochs = append(t.epochs, e)
 		e.Print(out, i, t.o.Epochs)
@@ -246,7 +247,7 @@ func (t *trainer) epoch(ctx context.Context) (e epoch, err error) {
 	}
 	var ours, twins time.Duration
 	for i := range t.steps {
-		if err := training.Interrupted(ctx, len(t.epochs), i, t.steps); err != nil {
+		if err := t.interrupted(ctx); err != nil {
 			return e, err
 		}
 		start := time.Now()
@@ -285,6 +286,11 @@ func (t *trainer) epoch(ctx context.Context) (e epoch, err error) {
 	e.Accuracy, err = t.accuracy()
 	e.DriverAllocs = t.pool.Stats().DriverAllocs - before
 	return e, err
+}
+
+// interrupted says where the training was when ctx ended, if it did.
+func (t *trainer) interrupted(ctx context.Context) error {
+	return training.Interrupted(ctx, t.done/t.steps, t.done%t.steps, t.steps)
 }
 
 // accuracy is the part of the test samples whose rows the network recognizes.
