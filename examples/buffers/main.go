@@ -113,7 +113,7 @@ func outOfMemory(w io.Writer, pool *cupool.Pool) error {
 	}
 	fmt.Fprintln(w, oom)
 	return cupool.WithBuffer(pool, elements, nil, func(b *cupool.Buffer[float32]) error {
-		fmt.Fprintf(w, "recovered: %d KiB at %v\n", b.Bytes()>>10, b.Ptr())
-		return nil
+		_, err := fmt.Fprintf(w, "recovered: %d KiB at %v\n", b.Bytes()>>10, b.Ptr())
+		return err
 	})
 }

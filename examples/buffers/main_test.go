@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -52,6 +53,15 @@ func TestObserved(t *testing.T) {
 		live += seg.Allocated
 	}
 	require.EqualValues(t, 40<<20, live)
+}
+
+// full is a file on a full disk.
+type full struct{}
+
+func (full) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
+
+func TestFullDisk(t *testing.T) {
+	require.ErrorIs(t, run(full{}, io.Discard, options{device: "host", rounds: fewRounds}), syscall.ENOSPC)
 }
 
 func TestBadFlags(t *testing.T) {

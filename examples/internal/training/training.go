@@ -3,6 +3,7 @@
 package training
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -276,10 +277,13 @@ func Usage(name string, err error, stderr io.Writer) int {
 // status.
 func End(name string, report interface{ Print(io.Writer) }, err error, asJSON bool, stdout, stderr io.Writer) int {
 	if err == nil {
-		report.Print(stdout)
+		var text bytes.Buffer
+		report.Print(&text)
 		if asJSON {
-			err = json.NewEncoder(stdout).Encode(report)
+			err = json.NewEncoder(&text).Encode(report)
 		}
+		_, full := stdout.Write(text.Bytes())
+		err = errors.Join(err, full)
 	}
 	if err == nil {
 		return ExitOK

@@ -28,6 +28,20 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// full is a file on a full disk.
+type full struct{}
+
+func (full) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
+
+// A report that cannot be written is a failure.
+func TestEndOnFullDisk(t *testing.T) {
+	for _, asJSON := range []bool{false, true} {
+		var stderr bytes.Buffer
+		require.Equal(t, ExitFailed, End("mlp", Report{}, nil, asJSON, full{}, &stderr))
+		require.Equal(t, "mlp: no space left on device\n", stderr.String())
+	}
+}
+
 // SIGTERM ends a training that waits for a device which is never done.
 func TestMainDeviceNeverDone(t *testing.T) {
 	p := testkit.Program(t, "")
