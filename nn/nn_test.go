@@ -120,6 +120,19 @@ func TestRandomTensors(t *testing.T) {
 	})
 }
 
+// The largest of uniform numbers is the bound where it rounds to that, everywhere.
+func TestUniformRoundsUp(t *testing.T) {
+	both(t, func(t *testing.T, e *bench) {
+		x := must(e.Empty(tensor.Float32, 4))
+		largest := nn.Seed{Seed: 1, Stream: 245165} // word 2 is 1 − 2⁻²⁴
+		require.NoError(t, nn.Uniform(e.Engine, x, 1, 2, largest))
+		require.Equal(t, 2.0, e.As64(x)[2])
+		require.NoError(t, nn.Uniform(e.Engine, x, 0, 1, largest))
+		require.Equal(t, 1-0x1p-24, e.As64(x)[2])
+		e.FreeAll(x)
+	})
+}
+
 func widened[T layers.Float](xs []T) []float64 {
 	fs := make([]float64, len(xs))
 	for i, x := range xs {

@@ -53,7 +53,8 @@ func (s *Seed) stream(draw *tensor.Dense) uint64 {
 	return s.Stream + uint64(operand.Slice[int](draw)[0])
 }
 
-// Uniform fills t with random numbers in [lo, hi).
+// Uniform fills t with random numbers in [lo, hi). Rounded to t's type, the largest
+// of them may be hi: between 1 and 2 in float32, one number of 2²⁴.
 func Uniform(e *cupool.Engine, t tensor.Tensor, lo, hi float64, s Seed) error {
 	return random(e, "Uniform", t, false, lo, hi-lo, s)
 }

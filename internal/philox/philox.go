@@ -19,7 +19,8 @@ func Words(counter, stream, seed uint64) [4]uint32 {
 	return x
 }
 
-// Uniform fills dst with numbers in [lo, lo+width).
+// Uniform fills dst with numbers in [lo, lo+width), which the sum may round to
+// lo+width.
 func Uniform[T float32 | float64](dst []T, lo, width float64, stream, seed uint64) {
 	pairs(dst, stream, seed, func(u, v T) (T, T) { return T(lo) + T(width)*u, T(lo) + T(width)*v })
 }
