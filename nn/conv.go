@@ -21,7 +21,8 @@ type Conv struct{ Kernel, Pad, Stride, Dilation [2]int }
 
 // Out returns the height and width of the result for images of a height and width,
 // as Gorgonia computes them. They are below 1 where the window is larger than an
-// image with its padding.
+// image with its padding by a stride or more. A window that is larger by less has one
+// result, as if there were zeros behind the image.
 func (c Conv) Out(h, w int) (oh, ow int) {
 	c = c.whole()
 	size := [2]int{h, w}
@@ -48,8 +49,8 @@ func (c Conv) whole() Conv {
 // the shape N×C×H×W, and w O×C×KH×KW, where KH×KW is c.Kernel. y, of N×O×OH×OW, has
 // the sizes that c.Out returns. bias has O elements, or is nil for none. As in
 // Gorgonia, padding is multiplied like other elements, so that next to it an
-// infinite weight makes NaN. y must not overlap the other tensors. A window larger
-// than a padded image is an ErrSizeMismatch. A GPU computes it in one launch. A CPU
+// infinite weight makes NaN. y must not overlap the other tensors. Where c.Out
+// returns sizes below 1, it is an ErrSizeMismatch. A GPU computes it in one launch. A CPU
 // computes it from a copy of all windows.
 func Conv2d(e *cupool.Engine, x, w, bias, y tensor.Tensor, c Conv, act Activation) error {
 	defer operand.KeepAlive(x, w, bias, y)

@@ -354,6 +354,7 @@ func TestConvOut(t *testing.T) {
 		{nn.Conv{Kernel: [2]int{3, 2}, Stride: [2]int{2, 3}}, [2]int{3, 3}},
 		{nn.Conv{Kernel: [2]int{3, 3}, Dilation: [2]int{2, 3}}, [2]int{4, 3}},
 		{nn.Conv{Kernel: [2]int{9, 12}, Stride: [2]int{2, 1}}, [2]int{1, -2}},
+		{nn.Conv{Kernel: [2]int{10, 10}, Stride: [2]int{2, 2}}, [2]int{0, 1}},
 	} {
 		h, w := c.conv.Out(8, 9)
 		require.Equal(t, c.want, [2]int{h, w}, c.conv)
