@@ -52,6 +52,8 @@ type Momentum struct {
 //
 //	v ← Rho·v + (1−Rho)·gradient²
 //	weight ← weight − LearnRate·clamp(gradient)/√(v+Epsilon) − L2·weight
+//
+// Gorgonia's own does not clamp the gradients of scalars.
 type RMSProp struct {
 	LearnRate float64 // 0: 0.001
 	Rho       float64 // in [0, 1). 0: 0.999
