@@ -25,6 +25,7 @@ const (
 type options struct {
 	device  string
 	rounds  int
+	args    []string // behind the flags: none
 	observe observe.Options
 }
 
@@ -34,6 +35,7 @@ func main() {
 	flag.IntVar(&o.rounds, "rounds", fewRounds, "`times` that values are loaded and used")
 	o.observe.Register(flag.CommandLine)
 	flag.Parse()
+	o.args = flag.Args()
 	if err := run(os.Stdout, os.Stderr, o); err != nil {
 		fmt.Fprintln(os.Stderr, "buffers:", err)
 		os.Exit(1)
@@ -42,6 +44,9 @@ func main() {
 
 // run opens a device and a pool, and gives both back.
 func run(stdout, stderr io.Writer, o options) (err error) {
+	if len(o.args) > 0 {
+		return fmt.Errorf("unexpected argument %q", o.args[0])
+	}
 	if o.rounds < 1 {
 		return fmt.Errorf("-rounds must be at least 1, not %d", o.rounds)
 	}
