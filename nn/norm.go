@@ -23,8 +23,8 @@ import (
 // BatchNorm normalizes with the batch's own statistics, leaves them in Mean and
 // Inverse, the mean and 1/sqrt(variance + Epsilon), and moves the running ones
 // towards them: running = Momentum·batch's + (1-Momentum)·running, where the
-// batch's variance is the unbiased one. RunningMean and RunningVariance may be
-// nil then. With Evaluate, it normalizes with the running ones and changes none;
+// batch's variance is the unbiased one: NaN for a channel of a single element, as in
+// Gorgonia. RunningMean and RunningVariance may be nil then. With Evaluate, it normalizes with the running ones and changes none;
 // Mean and Inverse may be nil.
 type BatchStats struct {
 	Mean, Inverse, RunningMean, RunningVariance tensor.Tensor

@@ -112,6 +112,19 @@ func (e *bench) checkBatchNormBack(n *normed, x, y, dy, dx *tensor.Dense, act nn
 	e.FreeAll(dscale, dbias)
 }
 
+// TestBatchNormOfOne: a single element has no unbiased variance.
+func TestBatchNormOfOne(t *testing.T) {
+	both(t, func(t *testing.T, e *bench) {
+		n := e.newNormed(tensor.Float64, []int{1, 2}, nn.NoActivation, false, false)
+		x, y := e.From(random(e.Rand, tensor.Float64, 1, 2)), must(e.Empty(tensor.Float64, 1, 2))
+		require.NoError(t, nn.BatchNorm(e.Engine, x, nil, nil, y, n.s, nn.NoActivation))
+		require.Equal(t, []float64{0, 0}, e.As64(y))
+		requireSpecial(t, []float64{math.NaN(), math.NaN()}, e.As64(n.s.RunningVariance))
+		e.FreeAll(x, y)
+		e.freeNormed(n)
+	})
+}
+
 // TestBatchNormBackOfNothing: an empty batch has gradients of 0 by scale and bias.
 func TestBatchNormBackOfNothing(t *testing.T) {
 	both(t, func(t *testing.T, e *bench) {
