@@ -108,6 +108,31 @@ func TestSolverWeightsWithGaps(t *testing.T) {
 	})
 }
 
+// Weights of no elements, and views of one, have no gaps.
+func TestSolverSmallestWeights(t *testing.T) {
+	everywhere(t, func(t *testing.T, d device) {
+		eng, _ := d.open(t)
+		matrix := dense(t, eng, tensor.Float64, tensor.Shape{2, 3}, rand.New(rand.NewPCG(1, 1)))
+		one, err := matrix.Slice(tensor.S(1), tensor.S(2))
+		require.NoError(t, err)
+		want := numbers(t, eng, []gorgonia.ValueGrad{&weight{value: matrix}}, false)
+		want[5] -= 0.5 * want[5]
+		none := &weight{value: dense(t, eng, tensor.Float64, tensor.Shape{0}, nil), grad: dense(t, eng, tensor.Float64, tensor.Shape{0}, nil)}
+		model := []gorgonia.ValueGrad{none, &weight{value: one, grad: one}, none}
+		for _, m := range []gorgoniavm.Method{gorgoniavm.SGD{LearnRate: 0.5}, gorgoniavm.Adam{}} {
+			s, err := gorgoniavm.NewSolver(eng, m, gorgoniavm.KeepGradients())
+			require.NoError(t, err)
+			require.NoError(t, s.Step(model))
+			require.NoError(t, s.Close())
+			if _, ok := m.(gorgoniavm.SGD); ok {
+				require.Equal(t, want, numbers(t, eng, []gorgonia.ValueGrad{&weight{value: matrix}}, false))
+			}
+		}
+		require.NoError(t, eng.FreeTensor(matrix))
+		freeModel(t, eng, model[:1])
+	})
+}
+
 // Weights of a Step that failed before anything moved are none of the model that the next
 // one names.
 func TestSolverOtherModelAfterFailure(t *testing.T) {

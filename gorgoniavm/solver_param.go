@@ -130,7 +130,7 @@ func elements(v gorgonia.Value) (unsafe.Pointer, error) {
 // gapless fails for a tensor whose elements do not lie one after the other, or have a
 // mask.
 func gapless(d *tensor.Dense) error {
-	if d.RequiresIterator() || d.DataOrder() != 0 || d.IsMasked() {
+	if n := elementsOf(d); n > 1 && (d.RequiresIterator() || d.DataOrder() != 0) || n > 0 && d.IsMasked() {
 		return fmt.Errorf("a tensor of shape %v that is not one without gaps in row-major order: %w", d.Shape(), cupool.ErrNotSupported)
 	}
 	return nil
