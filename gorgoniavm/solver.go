@@ -24,7 +24,8 @@ import (
 // Weights and gradients are of float32 or float64, scalars or tensors without
 // gaps, one of a kind for each. Tensors may be anywhere that the CPU can
 // touch, and in the engine's memory on a device: there the engine's kernels
-// do the work, on its stream, and Step returns before it is done. The moments
+// do the work, on its stream, and Step returns before it is done. They move all
+// weights at once, so no weight is there twice. The moments
 // belong to no scope of the engine.
 //
 // The methods of a Solver are for one goroutine at a time.
@@ -168,6 +169,13 @@ func (s *Solver) prepare(i int, n gorgonia.ValueGrad) error {
 	p := &s.params[i]
 	if err := p.find(s.eng, n); err != nil {
 		return err
+	}
+	if s.step == 0 && p.onDevice() {
+		for j := range s.params[:i] {
+			if p.same(&s.params[j]) {
+				return fmt.Errorf("it is weight %d, too: %w", j, cupool.ErrNotSupported)
+			}
+		}
 	}
 	return p.remember(s.eng, n.Value().Shape(), s.method.states(p.onDevice()))
 }

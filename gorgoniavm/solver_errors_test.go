@@ -133,6 +133,32 @@ func TestSolverSmallestWeights(t *testing.T) {
 	})
 }
 
+// A weight that is there twice moves twice by Gorgonia's rules, one step after the other.
+// A device, which moves all at once, refuses it.
+func TestSolverSameWeightTwice(t *testing.T) {
+	everywhere(t, func(t *testing.T, d device) {
+		eng, _ := d.open(t)
+		ours, theirs := newModel(t, eng, tensor.Float64, 1), newModel(t, nil, tensor.Float64, 1)
+		setGrads(t, eng, ours, rand.New(rand.NewPCG(1, 1)))
+		setGrads(t, nil, theirs, rand.New(rand.NewPCG(1, 1)))
+		before := numbers(t, eng, ours, false)
+		s, err := gorgoniavm.NewSolver(eng, gorgoniavm.SGD{})
+		require.NoError(t, err)
+		err = s.Step(append(ours, ours[0]))
+		if eng.AllocAccessible() {
+			require.NoError(t, err)
+			require.NoError(t, gorgonia.NewVanillaSolver().Step(append(theirs, theirs[0])))
+			require.InDeltaSlice(t, numbers(t, nil, theirs, false), numbers(t, eng, ours, false), 1e-12)
+		} else {
+			require.ErrorIs(t, err, cupool.ErrNotSupported)
+			require.ErrorContains(t, err, "weight 4 w0: it is weight 0, too")
+			require.Equal(t, before, numbers(t, eng, ours, false))
+		}
+		require.NoError(t, s.Close())
+		freeModel(t, eng, ours)
+	})
+}
+
 // Weights of a Step that failed before anything moved are none of the model that the next
 // one names.
 func TestSolverOtherModelAfterFailure(t *testing.T) {

@@ -30,6 +30,11 @@ type param struct {
 
 func (p *param) onDevice() bool { return p.device.Value != nil }
 
+// same reports whether another weight on a device is in the same place.
+func (p *param) same(o *param) bool {
+	return p.size > 0 && o.size > 0 && o.onDevice() && p.device.Value.Uintptr() == o.device.Value.Uintptr()
+}
+
 // find looks up the weight and the gradient of a node, which may be others than
 // those of the last step, but not of another size or type.
 func (p *param) find(eng *cupool.Engine, n gorgonia.ValueGrad) error {
