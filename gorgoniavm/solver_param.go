@@ -136,7 +136,7 @@ func elements(v gorgonia.Value) (unsafe.Pointer, error) {
 // mask.
 func gapless(d *tensor.Dense) error {
 	if n := elementsOf(d); n > 1 && (d.RequiresIterator() || d.DataOrder() != 0) || n > 0 && d.IsMasked() {
-		return fmt.Errorf("a tensor of shape %v that is not one without gaps in row-major order: %w", d.Shape(), cupool.ErrNotSupported)
+		return fmt.Errorf("a tensor of shape %v that is not one in row-major order without gaps and a mask: %w", d.Shape(), cupool.ErrNotSupported)
 	}
 	return nil
 }

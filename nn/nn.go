@@ -6,7 +6,7 @@
 // waiting.
 //
 // All tensors of a step have the type float32, or all have float64. They belong
-// to one engine and lie in row-major order without gaps. For other tensors a step
+// to one engine and lie in row-major order without gaps and masks. For other tensors a step
 // fails with a *cupool.EngineError around ErrNotSupported, ErrSizeMismatch or
 // ErrUseAfterFree, and has changed nothing. Where the device fails, a step fails
 // with a *cupool.EngineError around the device's error. Several goroutines may run
@@ -72,7 +72,7 @@ func fitType(e *cupool.Engine, op string, dt tensor.Dtype, ws ...want) error {
 		case ok && operand.IsFreed(d):
 			return fail(op, fmt.Errorf("tensor %d of shape %v: %w", i+1, d.Shape(), cupool.ErrUseAfterFree))
 		case !ok || w.n > 0 && d.IsMasked() || w.n > 1 && (d.RequiresIterator() || d.DataOrder() != 0):
-			return fail(op, fmt.Errorf("tensor %d of type %T is not one without gaps in row-major order: %w", i+1, w.t, cupool.ErrNotSupported))
+			return fail(op, fmt.Errorf("tensor %d of type %T is not one in row-major order without gaps and a mask: %w", i+1, w.t, cupool.ErrNotSupported))
 		case d.Dtype() != dt || !isOf(d, e):
 			return fail(op, fmt.Errorf("tensor %d has type %v, and must have %v and be of this engine: %w", i+1, d.Dtype(), dt, cupool.ErrNotSupported))
 		case d.Shape().TotalSize() != w.n:

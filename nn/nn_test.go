@@ -178,6 +178,19 @@ func TestFusedErrors(t *testing.T) {
 	})
 }
 
+// TestMasked: the error for a tensor with a mask names it.
+func TestMasked(t *testing.T) {
+	both(t, func(t *testing.T, e *bench) {
+		x := e.From(random(e.Rand, tensor.Float32, 3, 3))
+		masked := x.ShallowClone()
+		masked.SetMask(make([]bool, 9))
+		err := nn.Activate(e.Engine, masked, x, nn.ReLU)
+		require.ErrorIs(t, err, cupool.ErrNotSupported)
+		require.ErrorContains(t, err, "without gaps and a mask")
+		e.FreeAll(x)
+	})
+}
+
 // TestZeroDense: the zero Dense, whose methods panic, is no tensor.
 func TestZeroDense(t *testing.T) {
 	both(t, func(t *testing.T, e *bench) {
