@@ -42,6 +42,9 @@ func (m *VM) load(in *program.Instr) (held, error) {
 		s, err := m.mem.scalarOf(d)
 		return held{v: s}, err
 	}
+	if m.recording != nil && d.IsMasked() {
+		return held{}, fmt.Errorf("its value has a mask, which a graph does not know: %w", cupool.ErrNotSupported)
+	}
 	if !m.inPlace(n, d) {
 		return m.copied(n, d)
 	}

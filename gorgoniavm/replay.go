@@ -30,9 +30,9 @@ import (
 //
 // It cannot record on a device without graphs, on the default stream, where
 // gorgonia computes an operation by itself (Fallbacks), where a tensor depends
-// on a scalar of the device, with a gorgonia.Read of a tensor, with WithLogger,
-// WatchNaN or WatchInf, and when memory does not suffice. VM.Replays says how
-// runs went.
+// on a scalar of the device, with an input that has a mask, with a gorgonia.Read
+// of a tensor, with WithLogger, WatchNaN or WatchInf, and when memory does not
+// suffice. VM.Replays says how runs went.
 //
 // While a run is recorded, nothing else may use the engine. A run that fails
 // after the launch may have added to gradients.
@@ -135,7 +135,7 @@ func (r *recording) fits(m *VM) bool {
 func (in *recordedInput) fits(m *VM, now gorgonia.Value) bool {
 	d, ok := now.(*tensor.Dense)
 	switch {
-	case !ok || d.MemSize() == 0:
+	case !ok || d.MemSize() == 0 || d.IsMasked():
 		return false
 	case in.stage != nil:
 		return d.Dtype() == in.stage.Dtype() && d.Shape().Eq(in.stage.Shape())

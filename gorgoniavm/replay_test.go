@@ -474,3 +474,29 @@ func TestLaunches(t *testing.T) {
 		})
 	}
 }
+
+// A recording does not know masks: elements that a mask excludes stay what they are, as
+// on the tape machine, in every run.
+func TestReplayOfMasks(t *testing.T) {
+	everywhere(t, func(t *testing.T, d device) {
+		e, _ := d.open(t)
+		g := G.NewGraph()
+		x := G.NewVector(g, tensor.Float32, G.WithShape(3), G.WithName("x"))
+		y := G.Must(G.Neg(x))
+		vm := d.vm(t, g, e, gorgoniavm.Replay())
+		for run, masked := range []bool{false, false, false, true, true, false, true} {
+			in := tensor.New(tensor.WithBacking([]float32{1, 2, 3}))
+			want := []float32{-1, -2, -3}
+			if masked {
+				in.SetMask([]bool{false, true, false})
+				want[1] = 2
+			}
+			require.NoError(t, G.Let(x, in))
+			require.NoError(t, vm.RunAll())
+			got, err := e.ToHost(y.Value().(tensor.Tensor))
+			require.NoError(t, err)
+			require.Equal(t, want, got.Data(), "run %d", run)
+		}
+		require.NoError(t, vm.Close())
+	})
+}
