@@ -13,15 +13,21 @@ import (
 // The kernels of operations that gorgonia computes on the CPU, and package nn on a
 // device.
 
-// onDevice is a kernel for memory that the CPU cannot touch. Elsewhere, gorgonia
-// computes the operation.
+// onDevice is a kernel for memory that the CPU cannot touch. Elsewhere, and where an
+// operand has a mask, gorgonia computes the operation, unless it is a normalization, whose
+// statistics are on the device.
 func onDevice(k kernel) kernel {
 	return func(m *VM, in *program.Instr, args []gorgonia.Value) (gorgonia.Value, error) {
-		if m.e.AllocAccessible() {
+		if m.e.AllocAccessible() || keyOf(in) == nil && slices.ContainsFunc(args, isMaskedValue) {
 			return foreign(m, in, args)
 		}
 		return k(m, in, args)
 	}
+}
+
+func isMaskedValue(v gorgonia.Value) bool {
+	d, ok := v.(*tensor.Dense)
+	return ok && d != nil && d.IsMasked()
 }
 
 // functions are gorgonia's functions of one number that package tensor has no
@@ -38,6 +44,9 @@ func function(m *VM, in *program.Instr, args []gorgonia.Value) (gorgonia.Value, 
 	d, ok := args[0].(*tensor.Dense)
 	if !known || !ok || m.e.AllocAccessible() {
 		return elementwise(m, in, args)
+	}
+	if d.IsMasked() {
+		return foreign(m, in, args)
 	}
 	y := d
 	if !m.mayOverwrite(in) {

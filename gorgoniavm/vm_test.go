@@ -571,3 +571,33 @@ func BenchmarkRunAll(b *testing.B) {
 		})
 	}
 }
+
+// Operations that a device computes by package nn heed masks as Gorgonia does.
+func TestMaskedInputs(t *testing.T) {
+	everywhere(t, func(t *testing.T, d device) {
+		for name, f := range map[string]func(x *G.Node) (*G.Node, error){
+			"Sigmoid": G.Sigmoid, "Sin": G.Sin, "Softplus": G.Softplus,
+			"MaxPool2D": func(x *G.Node) (*G.Node, error) {
+				return G.MaxPool2D(x, tensor.Shape{2, 2}, []int{0, 0}, []int{1, 1})
+			},
+			"Upsample2D": func(x *G.Node) (*G.Node, error) { return G.Upsample2D(x, 2) },
+		} {
+			build := func() (*G.ExprGraph, *G.Node) {
+				in := tensor.New(tensor.WithShape(1, 1, 2, 3), tensor.WithBacking([]float64{1, 2, 3, 4, 5, 6}))
+				in.SetMask([]bool{false, true, false, false, true, false})
+				g := G.NewGraph()
+				return g, G.Must(f(G.NewTensor(g, tensor.Float64, 4, G.WithShape(1, 1, 2, 3), G.WithName("x"), G.WithValue(in))))
+			}
+			g, want := build()
+			require.NoError(t, G.NewTapeMachine(g).RunAll(), name)
+			e, _ := d.open(t)
+			g, got := build()
+			vm := d.vm(t, g, e)
+			require.NoError(t, vm.RunAll(), name)
+			h, err := e.ToHost(got.Value().(tensor.Tensor))
+			require.NoError(t, err)
+			require.InDeltaSlice(t, want.Value().Data(), h.Data(), 1e-12, name)
+			require.NoError(t, vm.Close())
+		}
+	})
+}
