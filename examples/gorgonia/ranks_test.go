@@ -1,22 +1,17 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"fmt"
-	"io"
 	stdnet "net"
 	"os"
 	"os/exec"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool"
-	"github.com/cupool/cupool/examples/internal/training"
 	"github.com/cupool/cupool/internal/testkit"
 	"github.com/cupool/cupool/internal/testkit/gputest"
 	"github.com/cupool/cupool/nccl"
@@ -46,36 +41,6 @@ func rankOf(t *testing.T, ranks, i int, host, port, args string) *exec.Cmd {
 	t.Helper()
 	return testkit.Program(t, args, "MASTER_ADDR="+host, "MASTER_PORT="+port,
 		fmt.Sprint("RANK=", i), fmt.Sprint("LOCAL_RANK=", i), fmt.Sprint("WORLD_SIZE=", ranks))
-}
-
-// SIGTERM, by which torchrun ends its ranks, is an interruption also for a rank that
-// waits for another one.
-func TestRankInterrupted(t *testing.T) {
-	needTwo(t)
-	host, port, err := stdnet.SplitHostPort(testkit.FreeAddress(t))
-	require.NoError(t, err)
-	const args = "-train-samples 64 -test-samples 48 -batch 16 -epochs 1000000 -hidden 8 -shift 0 -device cuda"
-	first, second := rankOf(t, 2, 0, host, port, args), rankOf(t, 2, 1, host, port, args)
-	var stderr bytes.Buffer
-	first.Stderr = &stderr
-	stdout, err := first.StdoutPipe()
-	require.NoError(t, err)
-	require.NoError(t, first.Start())
-	require.NoError(t, second.Start())
-	lines := bufio.NewScanner(stdout)
-	for lines.Scan() && !strings.HasPrefix(lines.Text(), "epoch") {
-	}
-	require.NoError(t, lines.Err())
-	require.NoError(t, second.Process.Signal(syscall.SIGSTOP)) // so the first one waits for it
-	time.Sleep(100 * time.Millisecond)
-	require.NoError(t, first.Process.Signal(syscall.SIGTERM))
-	_, err = io.Copy(io.Discard, stdout)
-	require.NoError(t, err)
-	_ = first.Wait() // the status says it
-	require.NoError(t, second.Process.Kill())
-	_ = second.Wait()
-	require.Equal(t, training.ExitInterrupted, first.ProcessState.ExitCode(), stderr.String())
-	require.Regexp(t, `^gorgonia: interrupted in epoch \d+ after \d of 4 steps: terminated signal received\n$`, stderr.String())
 }
 
 // Ranks that torchrun starts learn what one does with the same batch. The first one
