@@ -51,11 +51,15 @@ type deviceState struct {
 
 	firstOOM, lastOOM atomic.Pointer[OOMError]
 	pictures          oomhint.Pictures // of the memory at such a moment
+	words             *oomhint.Words   // of the program's language
 	dump              sync.Once        // written to Config.OOMDump
 }
 
 func newDevice(root *Pool, d Driver, logger *slog.Logger, limit int64) *deviceState {
-	dev := &deviceState{driver: d, logger: logger, root: root, budget: budget.Device{Limit: limit}}
+	dev := &deviceState{driver: d, logger: logger, root: root, budget: budget.Device{Limit: limit}, words: &oomhint.GoWords}
+	if s, ok := d.(oomhint.Speaker); ok {
+		dev.words = s.Words()
+	}
 	dev.life.dev = dev
 	dev.life.mu.Init(lock.Closing, 0)
 	dev.mu.Init(lock.Device, 0)

@@ -90,7 +90,10 @@ func (d *deviceState) stay(size int64) (s block.Stay, ok bool) {
 // note records an event that is no allocation or free.
 func (c *pool) note(k snapshot.Kind, s StreamHandle, p Ptr, size int64) {
 	if c.dev.history.On() {
-		stack := origins.Here()
+		var stack origins.Stack
+		if !c.dev.words.NoStacks {
+			stack = origins.Here()
+		}
 		c.dev.history.Add(history.Event{Kind: k, Address: uint64(p), Size: size, Stream: s, Pool: c.name, ID: c.id, Weight: 1, Stack: &stack})
 	}
 }
@@ -129,7 +132,9 @@ func (h *streamHeap) noteAllocLocked(ctx context.Context, id block.ID, b *block.
 	h.Unhome(id, b) // so that its free is seen
 	var stack origins.Stack
 	if stacked {
-		runtime.Callers(4, stack[:])
+		if !h.c.dev.words.NoStacks {
+			runtime.Callers(4, stack[:])
+		}
 		b.SetOrigin(h.c.stacks.Add(stack, weight, homed && name == nil))
 	}
 	label := ""
@@ -164,7 +169,10 @@ func (h *streamHeap) noteFreeLocked(id block.ID, b *block.Block) {
 	if weight == 0 && h.quarantine == nil {
 		return
 	}
-	stack := origins.Here()
+	var stack origins.Stack
+	if !h.c.dev.words.NoStacks {
+		stack = origins.Here()
+	}
 	if origin != 0 && h.quarantine != nil {
 		h.c.stacks.Freed(origin, stack)
 	}

@@ -56,14 +56,6 @@ func (c *Pool) oomError(r *request, cause, late error) error {
 	return e
 }
 
-// words returns the names that the program's language has for what would help.
-func (d *deviceState) words() *oomhint.Words {
-	if s, ok := d.driver.(oomhint.Speaker); ok {
-		return s.Words()
-	}
-	return &oomhint.GoWords
-}
-
 // dumpOOM writes to a folder what all pools hold and what one failed with.
 func (d *deviceState) dumpOOM(dir string, e *OOMError) {
 	var all []Snapshot
@@ -94,7 +86,7 @@ func (c *Pool) circumstances(room int64) oomhint.Settings {
 	s := oomhint.Settings{
 		Virtual: c.memory != nil, CanBeVirtual: c.memory == nil && !c.ownMemory && c.splits() && vm != nil && vm.VMMGranularity() > 0,
 		Own:      c != c.dev.root && c.cfg.Limit > 0 && c.budget.Limit-c.budget.Held() == room,
-		Callback: c.cfg.OnOutOfMemory != nil, Words: c.dev.words(),
+		Callback: c.cfg.OnOutOfMemory != nil, Words: c.dev.words,
 		Bound: bounds.Limit, Fraction: bounds.Fraction, MaxSplit: c.tuned.Load().MaxSplit, LargeSegment: c.cfg.LargeSegment, WaitTimeout: c.cfg.WaitTimeout,
 	}
 	for _, p := range c.dev.open() {
@@ -158,7 +150,7 @@ type estimate struct{ blocks, bytes float64 }
 
 // add adds a pool, of which it looks at most blocks at most, and returns at how many it did.
 func (x *reported) add(c *Pool, most int) (looked int) {
-	samples, words := map[sample]estimate{}, c.dev.words()
+	samples := map[sample]estimate{}
 	rest := c.totals()
 	tour := c.heaps.tour(most)
 	all := tour.each(func(p *piece) {
@@ -176,7 +168,7 @@ func (x *reported) add(c *Pool, most int) (looked int) {
 				rest.All.Allocation.Current--
 				rest.All.RequestedBytes.Current -= b.requested
 				x.lines.Add(c.name, o.Label, 1, b.requested)
-				if at := (sample{o.Stack(), o.Label}); at.stack != (origins.Stack{}) && !words.NoStacks {
+				if at := (sample{o.Stack(), o.Label}); at.stack != (origins.Stack{}) {
 					n, weight := samples[at], max(o.Weight, 1) // a sanitizer records all
 					samples[at] = estimate{n.blocks + weight, n.bytes + weight*float64(b.requested)}
 				}

@@ -271,6 +271,8 @@ int main(int argc, char **argv) {
   CHECK(p == NULL && asked == 1 && strstr(cupool_last_error(), "out of memory") != NULL && strstr(cupool_last_error(), "limit") != NULL);
   CHECK(strstr(cupool_last_error(), "raise limit or fraction") != NULL && strstr(cupool_last_error(), "by cupool_set_limit") != NULL);
   CHECK(strstr(cupool_last_error(), "give it names by cupool_label_push") != NULL && strstr(cupool_last_error(), "main.") == NULL);
+  OK(cupool_write(0, CUPOOL_FILE_JSON, path)); /* stacks of Go say nothing here */
+  CHECK(has(path, "\"events\"") && !has(path, "cupoolGo"));
   OK(cupool_history_stop(0));
   OK(cupool_last_oom(0, &oom));
   CHECK(oom.requested == (int64_t)(40 * MIB) && oom.live == (int64_t)(120 * MIB) && oom.limit == (int64_t)(120 * MIB));
