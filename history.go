@@ -87,13 +87,19 @@ func (d *deviceState) stay(size int64) (s block.Stay, ok bool) {
 	return s, ok
 }
 
+// stack returns the stack of the caller without so many frames at its top, or none where stacks
+// of Go say nothing about the program.
+func (d *deviceState) stack(skip int) (s origins.Stack) {
+	if !d.words.NoStacks {
+		runtime.Callers(skip+2, s[:])
+	}
+	return s
+}
+
 // note records an event that is no allocation or free.
 func (c *pool) note(k snapshot.Kind, s StreamHandle, p Ptr, size int64) {
 	if c.dev.history.On() {
-		var stack origins.Stack
-		if !c.dev.words.NoStacks {
-			stack = origins.Here()
-		}
+		stack := c.dev.stack(1)
 		c.dev.history.Add(history.Event{Kind: k, Address: uint64(p), Size: size, Stream: s, Pool: c.name, ID: c.id, Weight: 1, Stack: &stack})
 	}
 }
@@ -132,9 +138,7 @@ func (h *streamHeap) noteAllocLocked(ctx context.Context, id block.ID, b *block.
 	h.Unhome(id, b) // so that its free is seen
 	var stack origins.Stack
 	if stacked {
-		if !h.c.dev.words.NoStacks {
-			runtime.Callers(4, stack[:])
-		}
+		stack = h.c.dev.stack(3)
 		b.SetOrigin(h.c.stacks.Add(stack, weight, homed && name == nil))
 	}
 	label := ""
@@ -169,10 +173,7 @@ func (h *streamHeap) noteFreeLocked(id block.ID, b *block.Block) {
 	if weight == 0 && h.quarantine == nil {
 		return
 	}
-	var stack origins.Stack
-	if !h.c.dev.words.NoStacks {
-		stack = origins.Here()
-	}
+	stack := h.c.dev.stack(1)
 	if origin != 0 && h.quarantine != nil {
 		h.c.stacks.Freed(origin, stack)
 	}

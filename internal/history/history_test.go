@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -121,7 +122,8 @@ func TestSettings(t *testing.T) {
 
 //go:noinline
 func here() *origins.Stack {
-	s := origins.Here()
+	var s origins.Stack
+	runtime.Callers(2, s[:])
 	return &s
 }
 

@@ -3,7 +3,6 @@
 package origins
 
 import (
-	"runtime"
 	"strings"
 
 	"github.com/cupool/cupool/internal/callstack"
@@ -12,12 +11,6 @@ import (
 
 // Stack is the program counters of the code that allocated a block.
 type Stack [20]uintptr
-
-// Here returns the stack of the caller's caller.
-func Here() (s Stack) {
-	runtime.Callers(3, s[:])
-	return s
-}
 
 // Frames returns the functions of the stack without those of the allocator's
 // package at its top.
