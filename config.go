@@ -683,12 +683,9 @@ func (c *Pool) logSettings() {
 // a flag, and returns a Config with these fields. It fails as ConfigFromEnv
 // does.
 func ParseAllocConf(conf string) (Config, error) {
-	cfg, list, err := settings.Parse(conf)
-	if err != nil {
-		return Config{}, err
-	}
-	cfg.found, cfg.zeros = list, settings.Zeros(conf)
-	return cfg, nil
+	cfg, zeros, list, err := settings.Parse(conf)
+	cfg.found, cfg.zeros = list, zeros
+	return cfg, err
 }
 
 var settings = confenv.Table[Config]{

@@ -99,8 +99,8 @@ type Setting struct {
 	Unused string // what the environment says where the program says something else: VARIABLE=value; or why nothing is meant
 }
 
-// Environ fills in the fields of cfg that are zero from the environment, but for those in a
-// list (Zeros), and returns the settings that are then in effect, in the order of the keys, and
+// Environ fills in the fields of cfg that are zero from the environment, but for those whose
+// names are in a list, and returns the settings that are then in effect, in the order of the keys, and
 // behind them those that mean nothing. A variable that is empty counts as not set.
 func (t *Table[C]) Environ(cfg C, zeros ...string) (merged C, list []Setting, err error) {
 	var none C
@@ -131,21 +131,26 @@ func (t *Table[C]) Environ(cfg C, zeros ...string) (merged C, list []Setting, er
 }
 
 // Parse reads a list of keys and values and returns a configuration with these
-// fields, and what means nothing.
-func (t *Table[C]) Parse(conf string) (cfg C, idle []Setting, err error) {
+// fields, the names of those that are set to zero, and what means nothing.
+func (t *Table[C]) Parse(conf string) (cfg C, zeros []string, idle []Setting, err error) {
 	var none C
 	all, err := t.read("", conf)
 	if err != nil {
-		return none, nil, err
+		return none, nil, nil, err
 	}
 	all, idle = t.part(all)
 	if cfg, err = t.configOf(all); err != nil {
-		return none, nil, err
+		return none, nil, nil, err
 	}
 	if _, err := t.Complete(cfg); err != nil {
-		return none, nil, t.blame(err, all)
+		return none, nil, nil, t.blame(err, all)
 	}
-	return cfg, idle, nil
+	for _, g := range all {
+		if !g.isSet(&cfg) {
+			zeros = append(zeros, g.Field)
+		}
+	}
+	return cfg, zeros, idle, nil
 }
 
 // Change returns cfg with what conf names. may has the fields that can be named, and whether
@@ -174,19 +179,6 @@ func (t *Table[C]) Change(cfg C, conf string, may map[string]bool) (C, error) {
 		return none, t.blame(err, all)
 	}
 	return cfg, nil
-}
-
-// Zeros returns the fields that conf, which Parse has read, sets to zero.
-func (t *Table[C]) Zeros(conf string) (fields []string) {
-	all, _ := t.read("", conf)
-	all, _ = t.part(all)
-	cfg, _ := t.configOf(all)
-	for _, g := range all {
-		if !g.isSet(&cfg) {
-			fields = append(fields, g.Field)
-		}
-	}
-	return fields
 }
 
 // Now returns the settings of a configuration that is in effect, in the order of the keys.

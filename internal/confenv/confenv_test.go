@@ -60,14 +60,14 @@ var table = Table[config]{Variable: "CONFENV_TEST", Prefix: "CONFENV_TEST_", Oth
 }}
 
 func TestParse(t *testing.T) {
-	got, idle, err := table.Parse("size:1K, spare:none, part:0.5, wait:1s, color:green, go:True, loud:True, sides:8")
+	got, _, idle, err := table.Parse("size:1K, spare:none, part:0.5, wait:1s, color:green, go:True, loud:True, sides:8")
 	require.NoError(t, err)
 	require.Empty(t, idle)
 	require.Equal(t, loud(config{Size: 1024, Spare: -1, Part: 0.5, Wait: time.Second, Color: 1, Sides: sizeclass.SameDivisions(8)}), got)
-	_, idle, err = table.Parse("size:2M,size_mb:2")
+	_, _, idle, err = table.Parse("size:2M,size_mb:2")
 	require.NoError(t, err)
 	require.Empty(t, idle)
-	got, idle, err = table.Parse("backend:native,pinned_this:1,size_mb:7,go:True,pinned_that:[a,b]")
+	got, _, idle, err = table.Parse("backend:native,pinned_this:1,size_mb:7,go:True,pinned_that:[a,b]")
 	require.NoError(t, err)
 	require.Equal(t, config{Color: 1}, got)
 	require.Equal(t, []Setting{
@@ -89,7 +89,7 @@ func TestParse(t *testing.T) {
 		"size:1M,size_mb:2":    "size_mb = 2: contradicts size = 1M",
 		"spare:2K":             "spare = 2K: must be at most size",
 	} {
-		_, _, err := table.Parse(conf)
+		_, _, _, err := table.Parse(conf)
 		var ce *device.ConfigError
 		require.ErrorAs(t, err, &ce, conf)
 		require.Equal(t, want, fmt.Sprintf("%s = %v: %s", ce.Field, ce.Value, ce.Reason))
@@ -122,9 +122,9 @@ func TestEnviron(t *testing.T) {
 func TestEnvironZeros(t *testing.T) {
 	t.Setenv("CONFENV_TEST", "spare:2K,loud:True,wait:1s")
 	const conf = "size:1K,spare:0,loud:False,go:False,pinned_x:y"
-	cfg, _, err := table.Parse(conf)
+	cfg, zeros, _, err := table.Parse(conf)
 	require.NoError(t, err)
-	got, list, err := table.Environ(cfg, table.Zeros(conf)...)
+	got, list, err := table.Environ(cfg, zeros...)
 	require.NoError(t, err)
 	require.Equal(t, config{Size: 1024, Wait: time.Second}, got)
 	require.Equal(t, []Setting{
@@ -195,7 +195,7 @@ func TestSplit(t *testing.T) {
 func TestLongSettings(t *testing.T) {
 	for _, item := range []string{"wait:1s,", "[", "x", ":", "loud:True,", "size:1,", "part:1,"} {
 		conf := strings.TrimSuffix(strings.Repeat(item, 3000), ",")
-		testkit.RequireAllocates(t, 64<<10, 256, len(conf), func() { _, _, _ = table.Parse(conf) })
+		testkit.RequireAllocates(t, 64<<10, 256, len(conf), func() { _, _, _, _ = table.Parse(conf) })
 	}
 }
 
@@ -212,7 +212,7 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, conf string) {
 		var got config
 		var err error
-		testkit.RequireAllocates(t, 64<<10, 256, len(conf), func() { got, _, err = table.Parse(conf) })
+		testkit.RequireAllocates(t, 64<<10, 256, len(conf), func() { got, _, _, err = table.Parse(conf) })
 		if err != nil {
 			var ce *device.ConfigError
 			require.ErrorAs(t, err, &ce)
@@ -226,7 +226,7 @@ func FuzzParse(f *testing.F) {
 				items = append(items, k.Name+":"+k.format(&got))
 			}
 		}
-		again, _, err := table.Parse(strings.Join(items, ","))
+		again, _, _, err := table.Parse(strings.Join(items, ","))
 		require.NoError(t, err, items)
 		if got.Part != got.Part { // NaN, which is not equal to itself
 			got.Part, again.Part = 0, 0
