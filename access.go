@@ -28,10 +28,6 @@ func (a access) Cut(block any) error               { return a.c.reclaim.cutLast(
 func (a access) Snapshot() snapshot.Snapshot { return a.c.ownSnapshot() }
 
 func (a access) Events(after uint64) []snapshot.Event {
-	return a.c.dev.history.Copy(after, math.MaxUint64).Events()
-}
-
-func (a access) OwnEvents(after uint64) []snapshot.Event {
 	return a.c.dev.history.Copy(after, math.MaxUint64).EventsOf(a.c.id)
 }
 

@@ -3,6 +3,7 @@ package cupool
 import (
 	"cmp"
 	"fmt"
+	"math"
 
 	"github.com/cupool/cupool/internal/block"
 	"github.com/cupool/cupool/internal/budget"
@@ -232,4 +233,9 @@ var InPlace = inPlace
 func WithoutSources(cfg Config) Config {
 	cfg.found, cfg.zeros = nil, nil
 	return cfg
+}
+
+// AllEvents is poolaccess.Access.Events of an allocator and all its pools, closed ones too.
+func AllEvents(c *Pool, after uint64) []snapshot.Event {
+	return c.dev.history.Copy(after, math.MaxUint64).Events()
 }

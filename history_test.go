@@ -13,7 +13,6 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/internal/history"
-	"github.com/cupool/cupool/internal/poolaccess"
 	"github.com/cupool/cupool/internal/simdev"
 	"github.com/cupool/cupool/internal/testkit"
 	"github.com/cupool/cupool/internal/testkit/pooltest"
@@ -138,7 +137,7 @@ func TestHistoryReplays(t *testing.T) {
 			hits := c.Stats().MagazineHits
 			for i := range testkit.Choose(10_000, 2500) {
 				w.step()
-				r.apply(poolaccess.Of(c).Events(r.seen))
+				r.apply(cupool.AllEvents(c, r.seen))
 				if i%20 == 0 {
 					now := newReplayed(t, r.page, w.pools)
 					require.Equal(t, summary(now.live), summary(r.live))
@@ -163,7 +162,7 @@ func TestHistoryReplays(t *testing.T) {
 			for _, p := range w.pools {
 				require.NoError(t, p.EmptyCache())
 			}
-			r.apply(poolaccess.Of(c).Events(r.seen))
+			r.apply(cupool.AllEvents(c, r.seen))
 			require.Empty(t, r.live)
 			require.Empty(t, r.segments)
 			require.Empty(t, r.pages)
@@ -181,7 +180,7 @@ func TestHistoryOfTrims(t *testing.T) {
 		c, _ := pooltest.New(t, 1<<30, func(cfg *cupool.Config) { cfg.History = &cupool.History{} })
 		require.NoError(t, c.Free(pooltest.Alloc(t, c, 40*mib, nil)))
 		require.NoError(t, giveBack(c))
-		events := poolaccess.Of(c).Events(0)
+		events := cupool.AllEvents(c, 0)
 		last := events[len(events)-1]
 		require.Equal(t, snapshot.Trim, last.Kind, name)
 		require.EqualValues(t, 40*mib, last.Size)
@@ -303,7 +302,7 @@ func TestHistoryLifetime(t *testing.T) {
 		require.ErrorAs(t, err, &field)
 		require.Contains(t, field.Field, "History.")
 	}
-	require.Empty(t, poolaccess.Of(c).Events(0))
+	require.Empty(t, cupool.AllEvents(c, 0))
 	for range 3 {
 		forgetABlock(t, c, 1000)
 	}
@@ -311,20 +310,20 @@ func TestHistoryLifetime(t *testing.T) {
 	forgetABlock(t, c, 1<<20)
 	c.StopHistory()
 	forgetABlock(t, c, 2<<20)
-	events := poolaccess.Of(c).Events(0)
+	events := cupool.AllEvents(c, 0)
 	require.Equal(t, snapshot.Alloc, events[len(events)-1].Kind)
 	require.EqualValues(t, 1<<20, events[len(events)-1].Size)
 	last := events[len(events)-1].Number
-	require.Empty(t, poolaccess.Of(c).Events(last))
+	require.Empty(t, cupool.AllEvents(c, last))
 	require.NoError(t, c.StartHistory(cupool.History{Events: 4, SampleBytes: 1}))
-	require.Empty(t, poolaccess.Of(c).Events(0))
+	require.Empty(t, cupool.AllEvents(c, 0))
 	for range 10 {
 		forgetABlock(t, c, 1000)
 	}
-	events = poolaccess.Of(c).Events(last + 2)
+	events = cupool.AllEvents(c, last+2)
 	require.Len(t, events, 4, "the last ones")
 	require.Equal(t, last+10, events[3].Number)
-	require.Len(t, poolaccess.Of(c).Events(last+9), 1)
+	require.Len(t, cupool.AllEvents(c, last+9), 1)
 	var leaks *cupool.LeakError
 	require.ErrorAs(t, c.Close(), &leaks)
 	require.ErrorIs(t, c.StartHistory(cupool.History{}), cupool.ErrClosed)
@@ -401,7 +400,7 @@ func stormStep(r *rand.Rand, c, p *cupool.Pool, s *cupool.Stream, held *[]cupool
 		case 0:
 			c.StopHistory()
 		case 1:
-			_ = len(poolaccess.Of(c).Events(r.Uint64N(1000)))
+			_ = len(cupool.AllEvents(c, r.Uint64N(1000)))
 		case 2:
 			_ = c.Snapshot()
 		case 3:

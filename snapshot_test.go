@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool"
-	"github.com/cupool/cupool/internal/poolaccess"
 	"github.com/cupool/cupool/internal/simdev"
 	"github.com/cupool/cupool/internal/testkit"
 	"github.com/cupool/cupool/internal/testkit/pooltest"
@@ -278,7 +277,7 @@ func TestWriteTorchWithHistory(t *testing.T) {
 			}
 		}
 		recorded := map[snapshot.Kind]int{}
-		count(recorded, poolaccess.Of(w.pools[0]).Events(0))
+		count(recorded, cupool.AllEvents(w.pools[0], 0))
 		require.Greater(t, recorded[snapshot.FreeCompleted], 10)
 		recorded[snapshot.Alloc] = recorded[snapshot.FreeCompleted] + live // as every block is of a segment that came later
 		require.Equal(t, recorded, written)

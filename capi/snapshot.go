@@ -113,7 +113,7 @@ type event struct {
 func (x *visit) events(pools []member) {
 	var all []event
 	for _, m := range pools {
-		for _, e := range poolaccess.Of(m.made).OwnEvents(0) {
+		for _, e := range poolaccess.Of(m.made).Events(0) {
 			all = append(all, event{e, m.id})
 		}
 	}

@@ -99,7 +99,7 @@ func failureOf(e *cupool.OOMError) *failure {
 }
 
 // events returns those of this pool alone.
-func (l *live) events(after uint64) []snapshot.Event { return poolaccess.Of(l.Pool).OwnEvents(after) }
+func (l *live) events(after uint64) []snapshot.Event { return poolaccess.Of(l.Pool).Events(after) }
 
 // live returns the sources of an allocator and of its private pools, or of a private pool.
 func (s *server) live(e entry, taken map[string]int) (all []source) {

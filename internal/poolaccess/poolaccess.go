@@ -35,13 +35,10 @@ type Access interface {
 	// Snapshot is Pool.Snapshot without private pools.
 	Snapshot() snapshot.Snapshot
 
-	// Events returns what was recorded of the allocator and its private pools, oldest
+	// Events returns what was recorded of the pool, not of private pools of it, oldest
 	// first: the events with a number above after, as far as they are kept. Events
 	// with the same stack share it. It is empty without a history.
 	Events(after uint64) []snapshot.Event
-
-	// OwnEvents is Events of the pool alone, also where others have its name.
-	OwnEvents(after uint64) []snapshot.Event
 
 	// Home returns the home of the live block that begins at an address, where it has one
 	// in the magazines, and the index of its heap: for code outside of Go, which takes such
