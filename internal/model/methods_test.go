@@ -2,17 +2,16 @@ package model
 
 import (
 	"go/ast"
-	"go/importer"
 	"go/parser"
 	"go/token"
 	"go/types"
-	"io"
 	"os"
-	"os/exec"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/cupool/cupool/internal/testkit"
 )
 
 const module = "github.com/cupool/cupool"
@@ -111,13 +110,6 @@ func owners(info *types.Info, d ast.Decl) map[types.Object]ast.Node {
 // check checks the types of this package, without its tests.
 func check(t *testing.T) (*types.Info, *types.Package, []*ast.File) {
 	t.Helper()
-	out, err := exec.Command("go", "list", "-export", "-deps", "-f", "{{.ImportPath}} {{.Export}}", ".").Output()
-	require.NoError(t, err)
-	exports := map[string]string{}
-	for line := range strings.Lines(string(out)) {
-		path, file, _ := strings.Cut(strings.TrimSpace(line), " ")
-		exports[path] = file
-	}
 	fset := token.NewFileSet()
 	names, err := os.ReadDir(".")
 	require.NoError(t, err)
@@ -130,8 +122,7 @@ func check(t *testing.T) (*types.Info, *types.Package, []*ast.File) {
 		}
 	}
 	info := &types.Info{Uses: map[*ast.Ident]types.Object{}, Defs: map[*ast.Ident]types.Object{}}
-	open := func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) }
-	cfg := types.Config{Importer: importer.ForCompiler(fset, "gc", open)}
+	cfg := types.Config{Importer: testkit.Importer(t, fset, ".")}
 	pkg, err := cfg.Check(module+"/internal/model", fset, files, info)
 	require.NoError(t, err)
 	return info, pkg, files
