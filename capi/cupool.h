@@ -30,8 +30,8 @@
  * ERRORS. A function returns CUPOOL_OK or a cupool_status. One that fails has changed
  * nothing, unless it says otherwise, and has left a text for the calling thread
  * (cupool_last_error). Each may fail with CUPOOL_ERROR_FORKED, CUPOOL_ERROR_INTERNAL
- * and CUPOOL_ERROR_INVALID, and where it takes a device as cupool_open does, which opens the
- * pool, and with CUPOOL_ERROR_DEVICE_LOST; the comments name what else.
+ * and CUPOOL_ERROR_INVALID. One that takes a device opens its pool, and may also fail as
+ * cupool_open does and with CUPOOL_ERROR_DEVICE_LOST. The comments name what else.
  *
  * FORK. A child of fork has no pool. There each function fails with
  * CUPOOL_ERROR_FORKED at once; cupool_free does, too. Children that use no pool, or that call

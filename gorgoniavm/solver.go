@@ -22,7 +22,7 @@ import (
 // and has their numbers to the bit on the CPU.
 //
 // Weights and gradients are of float32 or float64, scalars or tensors without
-// gaps and masks, one of a kind for each. Tensors may be anywhere that the CPU can
+// gaps or masks, one of a kind for each. Tensors may be anywhere that the CPU can
 // touch, and in the engine's memory on a device: there the engine's kernels
 // do the work, on its stream, and Step returns before it is done. They move all
 // weights at once, so no weight is there twice. The moments

@@ -6,7 +6,7 @@
 // waiting.
 //
 // All tensors of a step have the type float32, or all have float64. They belong
-// to one engine and lie in row-major order without gaps and masks. For other tensors a step
+// to one engine and lie in row-major order without gaps or masks. For other tensors a step
 // fails with a *cupool.EngineError around ErrNotSupported, ErrSizeMismatch or
 // ErrUseAfterFree, and has changed nothing. Where the device fails, a step fails
 // with a *cupool.EngineError around the device's error. Several goroutines may run

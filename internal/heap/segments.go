@@ -101,10 +101,10 @@ func (h *Heap) AppendIdle(found []Idle) []Idle {
 const sweepPart = 8
 
 // DetachSegments takes those of the segments in the list that are still there and wholly
-// free out of the free sets and out of the index of addresses, and returns them in the
-// list's place: as soon as the device has the memory, another heap may
-// get it. Where most of the free blocks go, that is one pass over all of them.
-// The books count the segments until Forget.
+// free out of the free sets and out of the index of addresses: as soon as the device has
+// the memory, another heap may get it. It returns them in the list's own memory. Where
+// most of the free blocks go, that is one pass over all of them. The books count the
+// segments until Forget.
 func (h *Heap) DetachSegments(list []Idle) (out []Idle) {
 	sweep := len(list) > (h.free[ledger.Small].Len()+h.free[ledger.Large].Len())/sweepPart
 	var n [2]int
