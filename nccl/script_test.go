@@ -424,7 +424,7 @@ func TestWatchWaits(t *testing.T) {
 			return r.sum()
 		},
 		"in a group": func(r *scripted) error {
-			return r.Group(func() error { defer time.Sleep(2 * lookEvery); return r.sum() })
+			return r.Group(func() error { defer time.Sleep(2*lookEvery + lookEvery/2); return r.sum() }) // ends between two looks
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
