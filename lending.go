@@ -329,7 +329,7 @@ func (l *lending) inherit(s *Stream, def *streamHeap) (h *streamHeap, err error)
 	l.inheritLent(s, def.stream)
 	unlock := lockBoth(h, def)
 	h.UnhomeAll()
-	h.endQuarantineLocked()
+	_ = h.endQuarantineLocked() // what stays goes to the default stream
 	h.Magazine.Drop()
 	if h.InUse() {
 		h.quarantine.MoveTo(def.quarantine) // what a failing call left

@@ -28,7 +28,8 @@ const (
 func (h *streamHeap) collectLocked() int {
 	n := h.pending.Collect(h.putOne)
 	if h.quarantine != nil {
-		n += h.quarantine.Drain(h.c.quarantineBytes(), false, h.putFree)
+		left, _ := h.quarantine.Drain(h.c.quarantineBytes(), false, h.putFree) // what fails stays, and is tried again
+		n += left
 	}
 	h.checkLocked()
 	return n

@@ -60,18 +60,22 @@ func (h *streamHeap) sweepLocked() {
 	for _, how := range []epoch.Insist{epoch.Ask, epoch.Peek} {
 		_ = h.c.dev.failed(h.stream.clock.Advance(how))
 	}
-	h.quarantine.Drain(h.c.quarantineBytes(), false, h.putFree)
+	_, _ = h.quarantine.Drain(h.c.quarantineBytes(), false, h.putFree) // what fails stays, and is tried again
 	h.checkLocked()
 }
 
 // endQuarantineLocked waits for the heap's stream, empties its quarantine, and
 // waits for what that fills with zeros: the memory may go to other streams, or
-// to the device, at once.
-func (h *streamHeap) endQuarantineLocked() {
-	if h.quarantine != nil && h.stream.calls.WaitAWhile() == nil {
-		h.quarantine.Drain(0, true, h.putFree)
-		_ = h.stream.calls.WaitAWhile()
+// to the device, at once. Where it fails, blocks may stay in the quarantine.
+func (h *streamHeap) endQuarantineLocked() error {
+	if h.quarantine == nil {
+		return nil
 	}
+	if err := h.stream.calls.WaitAWhile(); err != nil {
+		return err
+	}
+	_, err := h.quarantine.Drain(0, true, h.putFree)
+	return errors.Join(err, h.stream.calls.WaitAWhile())
 }
 
 // damage returns what was found of a block that was freed, with Sanitizers.Wait
@@ -147,7 +151,7 @@ func (t *heapTable) endSanitizers() error {
 	}
 	t.each(func(h *streamHeap) {
 		h.lookLocked()
-		h.endQuarantineLocked()
+		_ = h.endQuarantineLocked() // endLocked ends what stays
 	})
 	return errors.Join(t.sanitizer.Findings(), t.sanitizer.Close())
 }
@@ -160,8 +164,7 @@ func (t *heapTable) sleepSanitizers(heaps []*streamHeap) (zeroed bool, err error
 	}
 	for _, h := range heaps {
 		h.lookLocked()
-		h.endQuarantineLocked()
-		if err := h.stream.calls.WaitAWhile(); err != nil {
+		if err := h.endQuarantineLocked(); err != nil { // Wake brings back no poison
 			return false, err
 		}
 	}

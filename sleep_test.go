@@ -276,3 +276,34 @@ func TestSleepZeroed(t *testing.T) {
 	require.NoError(t, c.Free(b))
 	require.NoError(t, c.Close())
 }
+
+// TestSleepQuarantineStays: where blocks cannot leave their quarantine the pool stays awake, as
+// their memory is not what Sleep would bring back.
+func TestSleepQuarantineStays(t *testing.T) {
+	for _, call := range []string{"Memset", "SyncStream"} {
+		t.Run(call, func(t *testing.T) {
+			d := pooltest.NewWatched(t)
+			c := pooltest.Open(t, cupool.Config{
+				Driver: d, Backing: cupool.BackingVMM, ZeroOnFree: true,
+				Sanitize: cupool.Sanitizers{Poison: true, Quarantine: 1 << 20},
+			})
+			b := pooltest.Alloc(t, c, 4096, nil)
+			live := pooltest.Alloc(t, c, 4096, nil)
+			require.NoError(t, c.Free(b))
+			require.NoError(t, c.Sync())
+			nth := 1
+			if call == "SyncStream" { // the first waits for what the program submitted
+				nth = 2
+			}
+			d.FailNth(call, nth, errors.New("no luck"))
+			require.ErrorContains(t, c.Sleep(nil), "no luck")
+			require.NoError(t, c.Err(), "it is awake")
+			require.NoError(t, c.Check())
+			require.NoError(t, c.Sleep(nil))
+			require.NoError(t, c.Wake())
+			require.NoError(t, c.Check())
+			require.NoError(t, c.Free(live))
+			require.NoError(t, c.Close())
+		})
+	}
+}

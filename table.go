@@ -366,7 +366,8 @@ func (t *heapTable) drainQuarantines() (freed int) {
 		return 0
 	}
 	t.each(func(h *streamHeap) {
-		freed += h.quarantine.Drain(0, false, h.putFree)
+		left, _ := h.quarantine.Drain(0, false, h.putFree) // what fails stays, and is tried again
+		freed += left
 		h.checkLocked()
 	})
 	return freed

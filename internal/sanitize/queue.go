@@ -1,6 +1,8 @@
 package sanitize
 
 import (
+	"errors"
+
 	"github.com/cupool/cupool/device"
 	"github.com/cupool/cupool/internal/block"
 )
@@ -73,17 +75,22 @@ func (q *Queue) Push(id block.ID, b *block.Block) {
 
 // Drain checks the blocks whose work is done and gives the oldest of those to
 // back until at most limit bytes wait. over says that the work on all is done.
-// It returns how many went. While the stream is captured, nothing goes.
-func (q *Queue) Drain(limit int64, over bool, back func(block.ID, *block.Block)) (n int) {
+// It returns how many went, and what the device failed with for one that stays. While the
+// stream is captured, nothing goes.
+func (q *Queue) Drain(limit int64, over bool, back func(block.ID, *block.Block)) (n int, err error) {
 	if q.clock.Captured() {
-		return 0
+		return 0, nil
 	}
-	for q.checked < len(q.fifo) && q.check(&q.fifo[q.checked], over) {
+	for q.checked < len(q.fifo) && (over || q.fifo[q.checked].epoch <= q.clock.Done()) {
+		if err = q.check(&q.fifo[q.checked]); err != nil {
+			break
+		}
 		q.checked++
 	}
 	for ; q.checked > 0 && q.bytes > limit; n++ {
 		e := q.fifo[0]
-		if !q.leave(e) {
+		if failed := q.leave(e); failed != nil {
+			err = errors.Join(err, failed)
 			break
 		}
 		q.fifo = q.fifo[1:]
@@ -94,42 +101,44 @@ func (q *Queue) Drain(limit int64, over bool, back func(block.ID, *block.Block))
 	if len(q.fifo) == 0 {
 		q.fifo = nil
 	}
-	return n
+	return n, err
 }
 
 // check looks at a block whose work is done, and with guards takes its memory
-// away.
-func (q *Queue) check(e *entry, over bool) bool {
+// away. It fails for one that has to stay unchecked.
+func (q *Queue) check(e *entry) error {
 	p := q.pool
-	if e.epoch > q.clock.Done() && !over {
-		return false
-	}
 	if e.blank {
-		return true
+		return nil
 	}
 	p.CheckEnd(e.id, e.b, q.stream)
 	if p.Guards == nil {
-		return true
+		return nil
 	}
-	if p.ZeroOnFree && p.zeroNow(e.b) != nil {
-		return false
+	if p.ZeroOnFree {
+		if err := p.zeroNow(e.b); err != nil {
+			return err
+		}
 	}
-	e.blank = p.Failed(p.Guards.Unmap(device.Ptr(e.b.Addr()))) == nil
-	return e.blank
+	err := p.Failed(p.Guards.Unmap(device.Ptr(e.b.Addr())))
+	e.blank = err == nil
+	return err
 }
 
 // leave looks at a block for the last time, and fills it with zeros where that
-// is wanted. It reports false for one that has to stay.
-func (q *Queue) leave(e entry) bool {
+// is wanted. It fails for one that has to stay.
+func (q *Queue) leave(e entry) error {
 	p := q.pool
 	if !e.blank {
 		q.look(e)
-		if p.ZeroOnFree && p.Zero(e.b, q.stream) != nil {
-			return false
+		if p.ZeroOnFree {
+			if err := p.Zero(e.b, q.stream); err != nil {
+				return err
+			}
 		}
 	}
 	p.forget(e.id)
-	return true
+	return nil
 }
 
 // Look checks every block whose work is done, where it is.
