@@ -112,7 +112,7 @@ func (m *Mapper) Create(at device.Ptr, sizes []int64) (handles []Handle, err err
 	if err := m.budget.Take(total); err != nil {
 		return nil, err
 	}
-	m.retry()
+	left := m.Retry()
 	handles = make([]Handle, len(sizes))
 	mapped, p := 0, at
 	for i, size := range sizes {
@@ -122,6 +122,7 @@ func (m *Mapper) Create(at device.Ptr, sizes []int64) (handles []Handle, err err
 		m.Creates.Add(1)
 		m.Handles.Add(1)
 		if err = m.device.MemMap(p, size, handles[i]); err != nil {
+			err = errors.Join(err, left) // it may be what is mapped there
 			break
 		}
 		p += device.Ptr(size)
@@ -163,13 +164,14 @@ type Piece struct {
 // Map maps pieces side by side from an address on, also such as are mapped
 // elsewhere already, and opens them for access, or undoes what it did.
 func (m *Mapper) Map(at device.Ptr, pieces []Piece) (err error) {
-	m.retry()
+	left := m.Retry()
 	p, total := at, int64(0)
 	for _, x := range pieces {
 		total += x.Size
 	}
 	for _, x := range pieces {
 		if err = m.device.MemMap(p, x.Size, x.Handle); err != nil {
+			err = errors.Join(err, left) // it may be what is mapped there
 			break
 		}
 		p += device.Ptr(x.Size)
@@ -289,9 +291,6 @@ func (m *Mapper) Left() bool {
 	defer m.mu.Unlock()
 	return len(m.left) > 0
 }
-
-// retry is Retry before memory is mapped, perhaps where something is left over.
-func (m *Mapper) retry() { _ = m.Retry() }
 
 // Retry tries again to give back what failing calls left.
 func (m *Mapper) Retry() error {

@@ -157,12 +157,15 @@ func program(t *testing.T, m *Mapper, d *simdev.Device, b *budget.Pool) error {
 }
 
 // TestLeftoversGiveWay: what could not be unmapped is unmapped before memory is
-// mapped there, new memory or some that exists.
+// mapped there, new memory or some that exists. Where that fails, the error says why.
 func TestLeftoversGiveWay(t *testing.T) {
 	for name, again := range map[string]func(m *Mapper, p device.Ptr, other Piece) (Piece, error){
 		"new": func(m *Mapper, p device.Ptr, _ Piece) (Piece, error) {
 			h, err := m.Create(p, []int64{2 * unit})
-			return Piece{h[0], 2 * unit}, err
+			if err != nil {
+				return Piece{}, err
+			}
+			return Piece{h[0], 2 * unit}, nil
 		},
 		"existing": func(m *Mapper, p device.Ptr, other Piece) (Piece, error) {
 			return other, m.Map(p, []Piece{other})
@@ -183,6 +186,10 @@ func TestLeftoversGiveWay(t *testing.T) {
 			require.Equal(t, 2, d.Stats().Mappings)
 
 			other := Piece{others[0], unit}
+			d.FailNth(simdev.MemUnmap, 1, errBroken)
+			_, err = again(m, p, other)
+			require.ErrorIs(t, err, errBroken, "why the addresses are not free")
+			require.Equal(t, 2, d.Stats().Mappings)
 			x, err := again(m, p, other) // where the leftover was
 			require.NoError(t, err)
 			require.False(t, m.Left())
