@@ -154,7 +154,7 @@ type strict struct{ cupool.Driver }
 
 func (strict) OwnsStream(h cupool.StreamHandle) error {
 	if h > 100 {
-		return errors.New("no such stream here")
+		return fmt.Errorf("no such stream here: %w", cupool.ErrForeignStream)
 	}
 	return nil
 }

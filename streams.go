@@ -62,8 +62,9 @@ func (c *Pool) NewStream() (*Stream, error) {
 
 // AdoptStream returns the Stream for a handle that somebody else made on
 // the same device and goes on to own. The same handle gives the same Stream
-// until that is closed. A Driver that can tell its own streams refuses
-// those of another device with ErrForeignStream. It fails with ErrClosed.
+// until that is closed. It fails with ErrForeignStream for a stream of another
+// device, where the Driver can tell its own (StreamOwner), with ErrClosed, or with
+// what the device says when it is asked.
 func (c *Pool) AdoptStream(h StreamHandle) (*Stream, error) {
 	if err := c.made("adopt stream"); err != nil {
 		return nil, err
@@ -81,7 +82,7 @@ func (c *Pool) AdoptStream(h StreamHandle) (*Stream, error) {
 	}
 	if o, ok := d.driver.(StreamOwner); ok {
 		if err := o.OwnsStream(h); err != nil {
-			return nil, fmt.Errorf("cupool: adopt %v on %s: %w: %w", h, d.driver.Name(), ErrForeignStream, err)
+			return nil, d.failed(fmt.Errorf("cupool: adopt %v on %s: %w", h, d.driver.Name(), err))
 		}
 	}
 	return d.addStreamLocked(h, true), nil
@@ -143,7 +144,8 @@ func (d *deviceState) named(slot uint32) bool {
 }
 
 // StreamOwner is the optional part of a Driver that can tell whether a
-// stream that it did not make is of its device: nil, or why not.
+// stream that it did not make is of its device. OwnsStream fails with
+// ErrForeignStream for one that is not, and with another error where it cannot tell.
 type StreamOwner interface {
 	OwnsStream(h StreamHandle) error
 }

@@ -110,12 +110,17 @@ type ownerDriver struct {
 
 func (d ownerDriver) OwnsStream(cupool.StreamHandle) error { return d.err }
 
-func TestAdoptForeignStream(t *testing.T) {
-	d := ownerDriver{pooltest.NewDriver(1 << 30), errors.New("of context 2")}
-	c := pooltest.Open(t, cupool.Config{Driver: d})
-	_, err := c.AdoptStream(7)
-	require.ErrorIs(t, err, cupool.ErrForeignStream)
-	require.ErrorIs(t, err, d.err)
+// TestAdoptRefused: a stream is foreign where the device says so. Another failure is itself, and a
+// device that is lost by it stays so.
+func TestAdoptRefused(t *testing.T) {
+	for _, why := range []error{cupool.ErrForeignStream, cupool.ErrDeviceLost, errors.New("no luck")} {
+		d := ownerDriver{pooltest.NewDriver(1 << 30), fmt.Errorf("of context 2: %w", why)}
+		c := pooltest.Open(t, cupool.Config{Driver: d})
+		_, err := c.AdoptStream(7)
+		require.ErrorIs(t, err, d.err)
+		require.Equal(t, why == cupool.ErrForeignStream, errors.Is(err, cupool.ErrForeignStream), why)
+		require.Equal(t, why == cupool.ErrDeviceLost, c.Err() != nil, why)
+	}
 }
 
 func TestStreamWork(t *testing.T) {
