@@ -103,6 +103,7 @@ var ladder = []rung{
 	{phase: reclaiming, name: "borrow what came free", try: (*miss).borrow},
 	{phase: reclaiming, name: "release what came free", try: (*miss).releaseEnough, grows: true},
 	{phase: reclaiming, name: "wait for others that give memory back", try: (*miss).awaitRelease, grows: true},
+	{phase: reclaiming, name: "wait for what was freed since", try: (*miss).waitAgain, grows: true, times: 8},
 }
 
 // allocMiss climbs the ladder for a request that its heap could not serve.
@@ -585,6 +586,18 @@ func (m *miss) awaitRelease() (Block, outcome, error) {
 		m.c.reclaim.Unlock()
 	}
 	return Block{}, nothing, nil
+}
+
+// waitAgain waits for blocks that were freed since the last wait: other goroutines may have
+// taken what that one was for, and freed it again. Where they go on like that, each try is a new
+// chance, and without them there is nothing to wait for.
+func (m *miss) waitAgain() (Block, outcome, error) {
+	_, got, err := m.waitForAll()
+	if got == nothing || err != nil {
+		return Block{}, got, err
+	}
+	_, _, err = m.releaseEnough()
+	return Block{}, freed, err
 }
 
 // segment returns the bytes to ask the device for, when it comes to that.

@@ -2,11 +2,13 @@ package limits_test
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/hook"
 	"github.com/cupool/cupool/internal/simdev"
 	"github.com/cupool/cupool/internal/testkit"
 	"github.com/cupool/cupool/internal/testkit/pooltest"
@@ -126,6 +128,46 @@ func TestRefusedRelease(t *testing.T) {
 		x.Run([]string{"a=20M b=20M c=30M d=10M", "a=20M b=20M d=10M", "b=20M d=10M", "d=10M"}[refused])
 		require.Equal(t, allocs, c.Stats().DriverAllocs)
 		x.Run("trim:0")
+	}
+}
+
+// TestTakenWhileWaiting: another goroutine may take what a request has waited for, and free it
+// again. The request waits for that, too, and is not refused.
+func TestTakenWhileWaiting(t *testing.T) {
+	const size = 40 * pooltest.MiB
+	for _, backing := range []cupool.Backing{cupool.BackingSegments, cupool.BackingVMM} {
+		for _, thefts := range []int{0, 1, 3, 6} {
+			t.Run(fmt.Sprint(backing, thefts), func(t *testing.T) {
+				var c *cupool.Pool
+				var s *cupool.Stream
+				var goOn chan struct{}
+				freeLate := func(b cupool.Block) {
+					wait := make(chan struct{})
+					goOn = wait
+					require.NoError(t, s.Launch(func() { <-wait }))
+					require.NoError(t, c.FreeOn(b, s))
+				}
+				waits := 0
+				d := &hook.Driver{Driver: pooltest.OpenHost(t), Around: func(call *hook.Call, do func() error) error {
+					if call.Name != "SyncEvent" {
+						return do()
+					}
+					close(goOn)
+					err := do()
+					if waits++; waits <= thefts {
+						freeLate(pooltest.Alloc(t, c, size, nil))
+					}
+					return err
+				}}
+				c = pooltest.Open(t, cupool.Config{Driver: d, Backing: backing, Limit: size})
+				s = pooltest.NewStream(t, c)
+				freeLate(pooltest.Alloc(t, c, size, nil))
+				require.NoError(t, c.Free(pooltest.Alloc(t, c, size, nil)))
+				require.Equal(t, thefts+1, waits)
+				require.Zero(t, c.Stats().OOMs)
+				require.NoError(t, c.Close())
+			})
+		}
 	}
 }
 
