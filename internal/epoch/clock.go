@@ -115,13 +115,15 @@ func raise(p *atomic.Uint64, v uint64) {
 // Capture calls begin, which makes the device keep the stream's work as a
 // graph. Until EndCapture no event is recorded on the stream and nobody waits
 // for it, as either would break the capture: blocks that wait for the stream
-// wait on.
+// wait on. An event shows what came before, and without it no capture begins.
 func (k *Clock) Capture(begin func() error) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.before = k.events.Time.Load()
-	_ = k.recordLocked() // without it the stream passes nothing until EndCapture
-	err := begin()
+	err := k.recordLocked()
+	if err == nil {
+		err = begin()
+	}
 	if err == nil {
 		k.captured.Store(true)
 	}
@@ -429,8 +431,6 @@ func (k *Clock) AwaitPassed(ctx context.Context, time uint64) error {
 	switch {
 	case err != nil || k.Past(time):
 		return err
-	case by.time <= time: // the device refused the event before the capture
-		return k.capturedError()
 	case ctx.Done() == nil:
 		return k.sync(by)
 	}

@@ -307,43 +307,49 @@ func TestPassed(t *testing.T) {
 // TestPassedCaptured: of a stream that is captured only what came before the capture is
 // waited for, by an event that is recorded before it begins.
 func TestPassedCaptured(t *testing.T) {
-	for _, refused := range []bool{false, true} {
-		g := newRig(1)
-		k := g.clocks[0]
-		require.NoError(t, k.Capture(func() error {
-			require.EqualValues(t, 1, g.events.Recorded.Load())
-			return nil
-		}))
-		k.EndCapture()
-		if g.d.complete(1); refused {
-			g.d.recordErr = errBroken
-		}
-		require.NoError(t, k.Capture(func() error { return nil }))
-		g.d.recordErr = nil
-		g.events.Time.Add(10)
-		ctx, cancel := context.WithCancelCause(context.Background())
-		cancel(errBroken)
-		polls := 3
-		passed, err := k.Passed(k.Now(), &polls)
-		require.NoError(t, err)
-		require.False(t, passed)
-		err = k.AwaitPassed(ctx, k.Now())
-		if refused {
-			require.ErrorIs(t, err, device.ErrNotSupported)
-			continue
-		}
-		require.ErrorIs(t, err, errBroken)
-		g.d.complete(1)
-		g.d.complete(2)
-		passed, err = k.Passed(k.Now(), &polls)
-		require.NoError(t, err)
-		require.True(t, passed)
-		require.NoError(t, k.AwaitPassed(ctx, k.Now()))
-		k.EndCapture()
-		passed, err = k.Passed(k.Now(), &polls)
-		require.NoError(t, err)
-		require.False(t, passed, "from then on it is as any other")
-	}
+	g := newRig(1)
+	k := g.clocks[0]
+	require.NoError(t, k.Capture(func() error {
+		require.EqualValues(t, 1, g.events.Recorded.Load())
+		return nil
+	}))
+	k.EndCapture()
+	g.d.complete(1)
+	require.NoError(t, k.Capture(func() error { return nil }))
+	g.events.Time.Add(10)
+	ctx, cancel := context.WithCancelCause(context.Background())
+	cancel(errBroken)
+	polls := 3
+	passed, err := k.Passed(k.Now(), &polls)
+	require.NoError(t, err)
+	require.False(t, passed)
+	require.ErrorIs(t, k.AwaitPassed(ctx, k.Now()), errBroken)
+	g.d.complete(1)
+	g.d.complete(2)
+	passed, err = k.Passed(k.Now(), &polls)
+	require.NoError(t, err)
+	require.True(t, passed)
+	require.NoError(t, k.AwaitPassed(ctx, k.Now()))
+	k.EndCapture()
+	passed, err = k.Passed(k.Now(), &polls)
+	require.NoError(t, err)
+	require.False(t, passed, "from then on it is as any other")
+}
+
+// TestCaptureRefused: without the event before it no capture begins, as nobody could wait for what
+// the stream was given before. What waits for the stream is free as ever.
+func TestCaptureRefused(t *testing.T) {
+	g := newRig(1)
+	k := g.clocks[0]
+	epoch := k.Open()
+	g.d.recordErr = errBroken
+	require.ErrorIs(t, k.Capture(func() error { t.Error("it began"); return nil }), errBroken)
+	require.False(t, k.Captured())
+	g.d.recordErr = nil
+	require.NoError(t, k.AwaitPassed(context.Background(), k.Now()))
+	require.NoError(t, k.Wait(context.Background(), epoch))
+	require.GreaterOrEqual(t, k.Done(), epoch)
+	require.NoError(t, k.Capture(func() error { return nil }))
 }
 
 // TestCapture: while a stream is captured no event is recorded on it and nobody
