@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -43,6 +44,7 @@ type Clock struct {
 
 	mu       lock.Mutex // taken to record and to query
 	inFlight []mark     // oldest first; guarded by mu
+	synced   []mark     // that somebody waits for, once for each who does; guarded by mu
 	before   uint64     // the device's time when the capture began; guarded by mu
 }
 
@@ -97,9 +99,17 @@ func (k *Clock) End() {
 	defer k.mu.Unlock()
 	k.ended.Store(true)
 	for _, m := range k.inFlight {
-		k.events.Put(m.event)
+		k.putLocked(m)
 	}
 	k.inFlight = nil
+}
+
+// putLocked gives the event of a mark that is in flight no more back, unless somebody waits for
+// it: used again, it would be another point, perhaps in another stream.
+func (k *Clock) putLocked(m mark) {
+	if !slices.Contains(k.synced, m) {
+		k.events.Put(m.event)
+	}
 }
 
 // Ended reports whether End was called.
@@ -218,7 +228,7 @@ func (k *Clock) queryLocked() (err error) {
 			k.Over(m.epoch)
 		}
 		raise(&k.passed, m.time)
-		k.events.Put(m.event)
+		k.putLocked(m)
 	}
 	k.inFlight = append(k.inFlight[:0], k.inFlight[over:]...)
 	return err
@@ -262,15 +272,33 @@ func (k *Clock) Wait(ctx context.Context, epoch uint64) error {
 	return k.sync(m)
 }
 
-// sync waits on the host for an event that is in flight, or was: then it is done, and
-// recycled.
+// sync waits on the host for an event that is in flight, or was: then it is done.
 func (k *Clock) sync(m mark) error {
+	k.mu.Lock()
+	if !slices.Contains(k.inFlight, m) {
+		k.mu.Unlock()
+		return nil
+	}
+	k.synced = append(k.synced, m)
+	k.mu.Unlock()
+	defer k.endSync(m)
 	if err := k.events.device.SyncEvent(m.event); err != nil {
 		return fmt.Errorf("cupool: waiting for an event of %v: %w", k.stream, err)
 	}
 	k.Over(m.epoch)
 	raise(&k.passed, m.time)
 	return nil
+}
+
+// endSync ends what sync began.
+func (k *Clock) endSync(m mark) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	i := slices.Index(k.synced, m)
+	k.synced = slices.Delete(k.synced, i, i+1)
+	if !slices.Contains(k.inFlight, m) {
+		k.putLocked(m)
+	}
 }
 
 // The time between two looks at events while a wait can be cancelled.

@@ -352,6 +352,59 @@ func TestCaptureRefused(t *testing.T) {
 	require.NoError(t, k.Capture(func() error { return nil }))
 }
 
+// TestSyncedEventStays: an event that somebody waits for is not used again before the wait is over,
+// when it would be another stream's. One that was used again before is not waited for.
+func TestSyncedEventStays(t *testing.T) {
+	g := newRig(2)
+	k, other := g.clocks[0], g.clocks[1]
+	k.Open()
+	k.RecordAhead()
+	first := k.inFlight[0]
+	g.d.syncing = func(e device.Event) {
+		g.d.complete(e)
+		require.NoError(t, k.Advance(Peek))
+		require.Equal(t, first.epoch, k.Done())
+		other.RecordAhead()
+		require.NotEqual(t, e, other.inFlight[0].event)
+	}
+	require.NoError(t, k.Wait(context.Background(), first.epoch))
+	require.Equal(t, []device.Event{first.event}, g.d.synced)
+	g.d.syncing = nil
+	other.RecordAhead()
+	require.Equal(t, first.event, other.inFlight[1].event, "it is used again")
+
+	require.NoError(t, k.sync(first))
+	require.Len(t, g.d.synced, 1)
+}
+
+// TestSyncAtOnce: an event that several wait for goes back when the last of them has its answer,
+// and not at all while it is in flight.
+func TestSyncAtOnce(t *testing.T) {
+	g := newRig(1)
+	k := g.clocks[0]
+	k.Open()
+	k.RecordAhead()
+	m := k.inFlight[0]
+	g.d.syncErr = errBroken
+	require.ErrorIs(t, k.sync(m), errBroken)
+	g.d.syncErr = nil
+	require.Empty(t, g.events.free, "it is in flight")
+	g.d.syncing = func(e device.Event) {
+		g.d.syncing = func(e device.Event) {
+			g.d.complete(e)
+			require.NoError(t, k.Advance(Peek))
+		}
+		require.NoError(t, k.sync(m))
+		require.Empty(t, g.events.free, "one waits")
+	}
+	require.NoError(t, k.sync(m))
+	require.Equal(t, []device.Event{m.event}, g.events.free)
+	k.RecordAhead()
+	g.d.syncing = func(device.Event) { k.End() }
+	require.NoError(t, k.sync(k.inFlight[0]))
+	require.Equal(t, []device.Event{m.event}, g.events.free)
+}
+
 // TestCapture: while a stream is captured no event is recorded on it and nobody
 // waits for it; blocks wait on until the capture has ended.
 func TestCapture(t *testing.T) {

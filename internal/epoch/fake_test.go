@@ -17,9 +17,10 @@ type fakeDevice struct {
 	done      map[device.Event]bool
 	synced    []device.Event
 	destroyed int
-	instant   bool   // events are done when they are recorded
-	recording func() // called while an event is being recorded
-	queried   func() // called before an event is looked at
+	instant   bool                 // events are done when they are recorded
+	recording func()               // called while an event is being recorded
+	queried   func()               // called before an event is looked at
+	syncing   func(e device.Event) // called before an event is waited for
 
 	newErr, recordErr, queryErr, syncErr, destroyErr error
 }
@@ -70,6 +71,9 @@ func (d *fakeDevice) QueryEvent(e device.Event) (bool, error) {
 
 // SyncEvent completes the event.
 func (d *fakeDevice) SyncEvent(e device.Event) error {
+	if f := d.syncing; f != nil {
+		f(e)
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.synced = append(d.synced, e)
