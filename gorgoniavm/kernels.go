@@ -27,7 +27,7 @@ var kernels = map[string]kernel{
 	"gorgonia.tensordotOp":    contract,
 	"gorgonia.minBetween":     plain,
 	"gorgonia.maxBetween":     plain,
-	"*gorgonia.byIndicesOp":   byIndices,
+	"*gorgonia.byIndicesOp":   plain,
 	"*gorgonia.dropoutOp":     dropout,
 	"*gorgonia.dropoutDiffOp": dropoutBack,
 	"gorgonia.randomOp":       random,

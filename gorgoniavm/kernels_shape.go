@@ -9,7 +9,6 @@ import (
 	"gorgonia.org/tensor"
 
 	"github.com/cupool/cupool/gorgoniavm/internal/program"
-	"github.com/cupool/cupool/internal/tensorop"
 )
 
 // repeat repeats elements along an axis. Gorgonia reads a single element on the
@@ -58,27 +57,6 @@ func (m *VM) repeatOne(dst, d *tensor.Dense, shape tensor.Shape) (gorgonia.Value
 	}
 	_, err := m.e.RepeatReuse(from, to, 0, shape.TotalSize())
 	return dst, err
-}
-
-// byIndices selects slices. Of a tensor of one element tensor.StdEng makes a view of it,
-// whatever the indices are, which the VM could not tell from its operand.
-func byIndices(m *VM, in *program.Instr, args []gorgonia.Value) (gorgonia.Value, error) {
-	d, at, err := pair(args)
-	if err != nil || d.Shape().TotalSize() != 1 || tensorop.Of(m.e).GPU() != nil {
-		return plain(m, in, args)
-	}
-	h, err := m.e.ToHost(at)
-	if err != nil {
-		return nil, err
-	}
-	if slices.ContainsFunc(h.Ints(), func(i int) bool { return i != 0 }) {
-		return plain(m, in, args) // it says what is wrong
-	}
-	dst, err := m.destination(in)
-	if err != nil {
-		return nil, err
-	}
-	return m.repeatOne(dst, d, in.Shape)
 }
 
 // reshape gives the same memory another shape.

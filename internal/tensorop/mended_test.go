@@ -284,41 +284,48 @@ func TestReduceInto(t *testing.T) {
 	})
 }
 
-// TestSelectsAlongAnyAxis: StdEng selects other elements along any axis but the first.
+// TestSelectsAlongAnyAxis: StdEng selects other elements along any axis but the first, and a view of a tensor
+// of one element.
 func TestSelectsAlongAnyAxis(t *testing.T) {
 	both(t, func(t *testing.T, e *bench) {
-		shape := []int{3, 4, 2}
-		h := random(e.Rand, tensor.Float32, shape...)
-		x, hs := e.From(h), floatsOf(h)
-		for axis := range shape {
-			from := []int{1, 0, 1}
-			selects := slices.Clone(shape)
-			selects[axis] = len(from)
-			at := e.From(tensor.New(tensor.WithBacking(slices.Clone(from))))
-			want := selected(shape, selects, axis, from, hs).values
-			for _, dst := range []*tensor.Dense{nil, must(e.Empty(tensor.Float32, selects...))} {
-				var opts []tensor.FuncOpt
-				if dst != nil {
-					opts = append(opts, tensor.WithReuse(dst))
-				}
-				r := must(tensor.ByIndices(x, at, axis, opts...))
-				require.Equal(t, want, e.As64(r), "axis %d", axis)
-				e.FreeAll(r)
-			}
-			g := random(e.Rand, tensor.Float32, selects...)
-			gs, back := floatsOf(g), make([]float64, len(hs))
-			testkit.Coordinates(selects, func(i int, c []int) {
-				c = slices.Clone(c)
-				c[axis] = from[c[axis]]
-				back[testkit.PlaceOf(shape, c)] += gs[i]
-			})
-			pooled := e.From(g)
-			r := must(tensor.ByIndicesB(x, pooled, at, axis))
-			e.RequireNear(back, r, fmt.Sprint("gradient along ", axis))
-			e.FreeAll(at, pooled, r)
+		for from, shape := range map[*[3]int][]int{{1, 0, 1}: {3, 4, 2}, {}: {1, 1}} {
+			testSelects(t, e, shape, from[:])
 		}
-		e.FreeAll(x)
 	})
+}
+
+// testSelects selects along each axis.
+func testSelects(t *testing.T, e *bench, shape, from []int) {
+	h := random(e.Rand, tensor.Float32, shape...)
+	x, hs := e.From(h), floatsOf(h)
+	for axis := range shape {
+		selects := slices.Clone(shape)
+		selects[axis] = len(from)
+		at := e.From(tensor.New(tensor.WithBacking(slices.Clone(from))))
+		want := selected(shape, selects, axis, from, hs).values
+		for _, dst := range []*tensor.Dense{nil, must(e.Empty(tensor.Float32, selects...))} {
+			var opts []tensor.FuncOpt
+			if dst != nil {
+				opts = append(opts, tensor.WithReuse(dst))
+			}
+			r := must(tensor.ByIndices(x, at, axis, opts...))
+			require.Equal(t, want, e.As64(r), "axis %d", axis)
+			require.Equal(t, tensor.Shape(selects), r.Shape())
+			e.FreeAll(r)
+		}
+		g := random(e.Rand, tensor.Float32, selects...)
+		gs, back := floatsOf(g), make([]float64, len(hs))
+		testkit.Coordinates(selects, func(i int, c []int) {
+			c = slices.Clone(c)
+			c[axis] = from[c[axis]]
+			back[testkit.PlaceOf(shape, c)] += gs[i]
+		})
+		pooled := e.From(g)
+		r := must(tensor.ByIndicesB(x, pooled, at, axis))
+		e.RequireNear(back, r, fmt.Sprint("gradient along ", axis))
+		e.FreeAll(at, pooled, r)
+	}
+	e.FreeAll(x)
 }
 
 // TestSoftMaxOfRowsFarApart: StdEng has the first element of all in the place of each row's.

@@ -25,11 +25,29 @@ func (ops *Ops) Along(op string, f AxesOp, a tensor.Tensor, along []int) (r tens
 		return r, err
 	}
 	return ops.run(op, func(h []tensor.Tensor, _ []tensor.FuncOpt) (tensor.Tensor, error) {
+		if err := ops.hasAxes(op, h[0], along); err != nil {
+			return nil, err
+		}
 		if d, ok := h[0].(*tensor.Dense); ok && skips(d.Dims(), along) {
 			return reduced(f, d, along)
 		}
 		return f(tensor.StdEng{}, h[0], along...)
 	}, nil, a)
+}
+
+// hasAxes fails for axes that a does not have, and for one that is named twice. StdEng
+// reduces all elements then, or those along the next axis. A vector may be reduced along
+// any one axis from 0 on, as the nuclear norm of package tensor does.
+func (ops *Ops) hasAxes(op string, a tensor.Tensor, axes []int) error {
+	if a.Dims() == 1 && len(axes) == 1 && axes[0] >= 0 {
+		return nil
+	}
+	for i, axis := range axes {
+		if axis < 0 || axis >= a.Dims() || slices.Contains(axes[:i], axis) {
+			return ops.m.Error(op, fmt.Errorf("%v are not different axes of shape %v: %w", axes, a.Shape(), device.ErrNotSupported))
+		}
+	}
+	return nil
 }
 
 // skips reports whether a tensor with so many axes is reduced along one that has at least
@@ -38,7 +56,7 @@ func skips(dims int, along []int) bool {
 	axes := slices.Sorted(slices.Values(along))
 	for k, axis := range axes {
 		if axis-k >= 2 && axis < dims-1 {
-			return axes[0] >= 0 && axes[len(axes)-1] < dims && len(slices.Compact(slices.Clone(axes))) == len(axes)
+			return true
 		}
 	}
 	return false
@@ -90,10 +108,13 @@ func (ops *Ops) Norm(t *tensor.Dense, ord tensor.NormOrder, axes []int) (r *tens
 	}
 	return ops.Compute(func(h []*tensor.Dense) (*tensor.Dense, error) {
 		d := h[0]
+		if err := ops.hasAxes("Norm", d, axes); err != nil {
+			return nil, err
+		}
 		switch dims := d.Dims(); {
 		case len(axes) == 1 && skips(dims, axes):
 			return asMiddle(d, axes[0], func(three *tensor.Dense, axis int) (*tensor.Dense, error) { return three.Norm(ord, axis) })
-		case len(axes) == 2 && dims > 2 && axes[0] != axes[1] && slices.Min(axes) >= 0 && slices.Max(axes) < dims:
+		case len(axes) == 2 && dims > 2:
 			return normsOf(d, ord, axes[0], axes[1])
 		}
 		return d.Norm(ord, axes...)

@@ -220,6 +220,9 @@ func (ops *Ops) SelectByIndices(a, indices tensor.Tensor, axis int, opts []tenso
 		}
 	}
 	selected := func(h []tensor.Tensor, opts ...tensor.FuncOpt) (tensor.Tensor, error) {
+		if err := ops.indexed("SelectByIndices", h[0], h[1], axis); err != nil {
+			return nil, err
+		}
 		shape, ok := selectedShape(h[0], h[1], axis)
 		if !ok || len(opts) > 0 {
 			return tensor.StdEng{}.SelectByIndices(h[0], h[1], axis, opts...)
@@ -243,12 +246,28 @@ func (ops *Ops) SelectByIndices(a, indices tensor.Tensor, axis int, opts []tenso
 	}, opts, a, indices)
 }
 
+// indexed fails for indices that are out of range along an axis. StdEng takes the first
+// slice for those that are too large.
+func (ops *Ops) indexed(op string, a, indices tensor.Tensor, axis int) error {
+	at, ok := indices.(*tensor.Dense)
+	if !ok || axis < 0 || axis >= a.Dims() { // StdEng says what is wrong
+		return nil
+	}
+	for _, i := range operand.Slice[int](at) {
+		if i < 0 || i >= a.Shape()[axis] {
+			return ops.m.Error(op, fmt.Errorf("index %d is out of range along axis %d of shape %v: %w", i, axis, a.Shape(), device.ErrNotSupported))
+		}
+	}
+	return nil
+}
+
 // selectedShape returns the shape of what indices select along an axis, if copySelected
-// serves: StdEng selects other elements along any axis but the first.
+// serves: StdEng selects other elements along any axis but the first, and one element
+// of a tensor of one, whatever the indices are.
 func selectedShape(a, indices tensor.Tensor, axis int) (tensor.Shape, bool) {
 	d, okA := a.(*tensor.Dense)
 	at, ok := indices.(*tensor.Dense)
-	if !ok || !okA || axis < 0 || axis >= d.Dims() || d.Shape().TotalSize() == 1 || d.IsMasked() || !operand.IsPlain(d.Dtype().Type) ||
+	if !ok || !okA || axis < 0 || axis >= d.Dims() || d.IsMasked() || !operand.IsPlain(d.Dtype().Type) ||
 		at.Dtype() != tensor.Int || at.Dims() > 1 || at.RequiresIterator() || at.MemSize() == 0 {
 		return nil, false
 	}
@@ -288,6 +307,9 @@ func (ops *Ops) SelectByIndicesB(input, outGrad, indices tensor.Tensor, axis int
 		return r, err
 	}
 	return ops.run("SelectByIndicesB", func(h []tensor.Tensor, opts []tensor.FuncOpt) (tensor.Tensor, error) {
+		if err := ops.indexed("SelectByIndicesB", h[0], h[2], axis); err != nil {
+			return nil, err
+		}
 		if shape, ok := selectedShape(h[0], h[2], axis); ok && o.Fresh() && operand.IsFloat(h[0].Dtype()) && h[1].Dtype() == h[0].Dtype() && h[1].Shape().Eq(shape) {
 			r := tensor.NewDense(h[0].Dtype(), h[0].Shape().Clone())
 			if r.Dtype() == tensor.Float64 {

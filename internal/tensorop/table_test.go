@@ -209,7 +209,6 @@ var opCases = map[string]opCase{
 	"Diag":              {shapes: [][]int{{4, 4}}, f: func(a in) (tensor.Tensor, error) { return tensor.Diag(a[0]) }},
 	"ByIndices 0":       {shapes: [][]int{{4, 3}}, f: func(a in) (tensor.Tensor, error) { return tensor.ByIndices(a[0], ints(a[0], 2, 0, 2), 0) }},
 	"ByIndices 1":       {shapes: [][]int{{4, 3}}, f: func(a in) (tensor.Tensor, error) { return tensor.ByIndices(a[0], ints(a[0], 2, 0), 1) }},
-	"ByIndices scalar":  {shapes: [][]int{{1}}, f: func(a in) (tensor.Tensor, error) { return tensor.ByIndices(a[0], ints(a[0], 0), 0) }},
 	"ByIndices T": {shapes: [][]int{{4, 3}}, f: func(a in) (tensor.Tensor, error) {
 		return tensor.ByIndices(straight(transposed(a[0])), ints(a[0], 1, 0), 0)
 	}},

@@ -1,6 +1,9 @@
 package tensorop_test
 
 import (
+	"fmt"
+	"math"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -25,6 +28,12 @@ func TestWrongArguments(t *testing.T) {
 			"a zero Dense of the host":  func() (any, error) { return e.FromHost(new(tensor.Dense)) },
 			"Argmax of nothing":         func() (any, error) { return e.Argmax(none, 0) },
 			"Sum along axis -1":         func() (any, error) { return e.Sum(x, -1) },
+			"Sum of a vector along -1":  func() (any, error) { return e.Sum(v, -1) },
+			"Sum along too many axes":   func() (any, error) { return e.Sum(x, 2, 3) },
+			"Sum along an axis twice":   func() (any, error) { return e.Sum(x, 0, 0) },
+			"Max along an axis twice":   func() (any, error) { return e.Max(x, 1, 1) },
+			"Min along axis 2":          func() (any, error) { return e.Min(x, 2) },
+			"Norm along an axis twice":  func() (any, error) { return e.Norm(x, tensor.Norm(1), 1, 1) },
 			"Max of nothing":            func() (any, error) { return e.Max(none) },
 			"Reduce along axis -1":      func() (any, error) { return e.Reduce(add, x, -1, 0.0) },
 			"Concat of two types":       func() (any, error) { return e.Concat(x, 0, single) },
@@ -51,6 +60,42 @@ func TestWrongArguments(t *testing.T) {
 			require.Equal(t, before, e.Live(), name)
 		}
 		e.FreeAll(x, v, single, none)
+	})
+}
+
+// TestIndicesOutOfRange: StdEng takes the first slice for an index that is too large. A GPU has NaN for it.
+func TestIndicesOutOfRange(t *testing.T) {
+	both(t, func(t *testing.T, e *bench) {
+		for _, shape := range [][]int{{3, 3}, {1, 1}} {
+			x := e.From(random(e.Rand, tensor.Float64, shape...))
+			for axis := range shape {
+				for _, index := range []int{-1, shape[axis], math.MaxInt} {
+					picks := slices.Clone(shape)
+					picks[axis] = 2
+					at, g := e.From(tensor.New(tensor.WithBacking([]int{0, index}))), e.From(random(e.Rand, tensor.Float64, picks...))
+					for name, f := range map[string]func() (tensor.Tensor, error){
+						"ByIndices":       func() (tensor.Tensor, error) { return tensor.ByIndices(x, at, axis) },
+						"ByIndices reuse": func() (tensor.Tensor, error) { return tensor.ByIndices(x, at, axis, tensor.WithReuse(g)) },
+						"ByIndicesB":      func() (tensor.Tensor, error) { return tensor.ByIndicesB(x, g, at, axis) },
+					} {
+						all := e.Scope()
+						r, err := f()
+						what := fmt.Sprintf("%s of %v along %d by %d", name, shape, axis, index)
+						if e.GPU {
+							require.NoError(t, err, what)
+							require.Equal(t, name != "ByIndicesB", slices.ContainsFunc(e.As64(r), math.IsNaN), what)
+						} else {
+							var own *cupool.EngineError
+							require.ErrorAs(t, err, &own, what)
+							require.ErrorContains(t, err, fmt.Sprintf("index %d", index))
+						}
+						require.NoError(t, all.Close())
+					}
+					e.FreeAll(at, g)
+				}
+			}
+			e.FreeAll(x)
+		}
 	})
 }
 
