@@ -48,6 +48,17 @@ func TestRunErrors(t *testing.T) {
 			G.Must(G.Add(v, c.square))
 			return func() { require.NoError(t, G.Let(v, tensor.New(tensor.WithBacking([]float32{1, 2, 3, 4})))) }
 		}, gorgoniavm.ErrNoValue, "v (node"},
+		{"a scalar of another type", func(t *testing.T, _ *cupool.Engine, c *chain) func() {
+			s := G.NewScalar(c.g, tensor.Float32, G.WithName("s"))
+			G.Must(G.Neg(s))
+			require.NoError(t, G.Let(s, 2.0))
+			return func() { require.NoError(t, G.Let(s, float32(2))) }
+		}, gorgoniavm.ErrOperand, "s (node"},
+		{"a number for a vector", func(t *testing.T, _ *cupool.Engine, c *chain) func() {
+			host := c.x.Value()
+			require.NoError(t, G.Let(c.x, float32(2)))
+			return func() { require.NoError(t, G.Let(c.x, host)) }
+		}, gorgoniavm.ErrOperand, "x (node"},
 		{"a freed value", func(t *testing.T, e *cupool.Engine, c *chain) func() {
 			d, err := e.FromHost(c.x.Value().(tensor.Tensor))
 			require.NoError(t, err)

@@ -29,11 +29,14 @@ func (m *VM) load(in *program.Instr) (held, error) {
 		return held{}, fmt.Errorf("%w; give it one with gorgonia.Let", ErrNoValue)
 	}
 	d, ok := v.(*tensor.Dense)
-	if !ok {
+	if _, scalar := v.(gorgonia.Scalar); !ok && !scalar {
 		return held{v: v}, nil
 	}
-	if d.Dtype() != in.Dtype || d.Shape().TotalSize() != in.Shape.TotalSize() {
-		return held{}, fmt.Errorf("its value is a %v of %v, the node a %v of %v: %w", d.Shape(), d.Dtype(), in.Shape, in.Dtype, ErrOperand)
+	if err := fits(v, in.Dtype, in.Shape); err != nil {
+		return held{}, err
+	}
+	if !ok {
+		return held{v: v}, nil
 	}
 	if isFreed(d) {
 		return held{}, fmt.Errorf("its value is a freed tensor: %w", cupool.ErrUseAfterFree)
@@ -52,6 +55,15 @@ func (m *VM) load(in *program.Instr) (held, error) {
 		m.recording.use(n, d)
 	}
 	return m.mem.hold(m.seen(n, d), true), nil
+}
+
+// fits fails for a value that a node of that type and shape cannot have. Gorgonia's Let
+// does not look at scalars.
+func fits(v gorgonia.Value, dt tensor.Dtype, shape tensor.Shape) error {
+	if v.Dtype() == dt && v.Shape().TotalSize() == shape.TotalSize() {
+		return nil
+	}
+	return fmt.Errorf("its value is a %v of %v, the node a %v of %v: %w", v.Shape(), v.Dtype(), shape, dt, ErrOperand)
 }
 
 // inPlace reports whether an input is used where it lies. A recording uses an
@@ -127,14 +139,20 @@ func (m *VM) constant(n *gorgonia.Node) (held, error) {
 
 // Let gives an input of the graph a value, as gorgonia.Let does: Gorgonia's
 // tape machine has such a method. It fails with a *cupool.ConfigError for a
-// node that is not the graph's or a value that is a nil pointer, and with gorgonia's
-// error for a value that does not fit it or a node that is no input.
+// node that is not the graph's or a value that is a nil pointer, with ErrOperand for
+// a scalar that does not fit it, and with gorgonia's error for another value that does
+// not or a node that is no input.
 func (m *VM) Let(n *gorgonia.Node, be any) error {
 	if err := m.has("Let", n); err != nil {
 		return err
 	}
 	if be != nil && nilptr.Is(be) {
 		return &cupool.ConfigError{Field: "Let", Value: nameOf(n), Reason: "the value is a nil pointer"}
+	}
+	if s, err := toScalar(be); err == nil && n.IsVar() {
+		if err := fits(s, n.Dtype(), n.Shape()); err != nil {
+			return fmt.Errorf("gorgoniavm: Let: %s: %w", nameOf(n), err)
+		}
 	}
 	return gorgonia.Let(n, be)
 }

@@ -265,6 +265,8 @@ func TestLetAndSetErrors(t *testing.T) {
 	require.ErrorAs(t, vm.Let(m.w, (*tensor.Dense)(nil)), &config)
 	require.ErrorContains(t, vm.Let(m.update, 1.0), "non input node")
 	require.ErrorContains(t, vm.Let(m.w, heap(1)), "shape")
+	require.ErrorIs(t, vm.Let(m.w, 1.0), gorgoniavm.ErrOperand)
+	require.ErrorIs(t, vm.Let(m.w, 1), gorgoniavm.ErrOperand)
 	require.NoError(t, vm.Close())
 }
 
