@@ -105,6 +105,8 @@ func parse(args []string, out io.Writer) (*options, error) {
 		return nil, errors.New("several ranks train -net mlp, convnet or resnet with -device cuda and -shift 0, and without -compare")
 	case o.net == "rnn" && len(o.Hidden) != 1:
 		return nil, errors.New("-net rnn has one -hidden layer")
+	case o.net == "rnn" && o.Data != "":
+		return nil, errors.New("-net rnn learns from a text in the program; -data is for images")
 	}
 	given := map[string]bool{}
 	fs.Visit(func(f *flag.Flag) { given[f.Name] = true })

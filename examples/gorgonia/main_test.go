@@ -127,6 +127,7 @@ func TestErrors(t *testing.T) {
 		"-net rnn -steps 1":               {training.ExitUsage, "-steps is 2 to 255"},
 		"-net rnn -steps 256":             {training.ExitUsage, "-steps is 2 to 255"},
 		"-net rnn -hidden 8,8":            {training.ExitUsage, "one -hidden layer"},
+		"-net rnn -data x":                {training.ExitUsage, "-data is for images"},
 		"-net rnn -batch 300":             {training.ExitFailed, "too few for a batch of 300"},
 		"-device host:1MiB -hidden 4096":  {training.ExitFailed, "out of memory"},
 		"-device host:64KiB -compare":     {training.ExitFailed, "out of memory"},
