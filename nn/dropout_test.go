@@ -151,6 +151,7 @@ func TestDropoutErrors(t *testing.T) {
 			"next of many":   {nn.NextDraw(e.Engine, i), cupool.ErrSizeMismatch},
 			"next of none":   {nn.NextDraw(e.Engine, nil), cupool.ErrNotSupported},
 			"no trials":      {nn.Binomial(e.Engine, x, 0, 0.5, s), cupool.ErrNotSupported},
+			"many trials":    {nn.Binomial(e.Engine, x, 1<<24+1, 0.5, s), cupool.ErrNotSupported},
 			"no probability": {nn.Binomial(e.Engine, x, 3, -1, s), cupool.ErrNotSupported},
 		}.require(t)
 		e.FreeAll(x, y, i)

@@ -64,23 +64,27 @@ func Normal(e *cupool.Engine, t tensor.Tensor, mean, deviation float64, s Seed) 
 	return random(e, "Normal", t, true, mean, deviation, s)
 }
 
-// Binomial fills t with how many of so many trials hit, each with probability p.
-// It takes time in proportion to trials. It fails with ErrNotSupported unless
-// there are trials and p is in [0, 1].
+// Binomial fills t with how many of so many trials hit, each with probability p. In
+// float32, p counts in steps of 2⁻²⁴. It makes a random number for each trial of
+// each element. It fails with ErrNotSupported unless p is in [0, 1] and trials are
+// at least 1 and at most 2²⁴, up to which float32 has all counts.
 func Binomial(e *cupool.Engine, t tensor.Tensor, trials int, p float64, s Seed) error {
 	defer operand.KeepAlive(t, s.Draw)
 	const op = "Binomial"
 	if err := fitRandom(e, op, t, &s); err != nil {
 		return err
 	}
-	if trials <= 0 || !(p >= 0 && p <= 1) {
-		return unsupported(op, "%d trials with probability %v", trials, p)
+	if trials <= 0 || trials > mostTrials || !(p >= 0 && p <= 1) {
+		return unsupported(op, "%d trials with probability %v, they are 1 to %d", trials, p, mostTrials)
 	}
 	if ok, err := binomialOnGPU(tensorop.Of(e).GPU(), op, t, trials, p, s); ok {
 		return err
 	}
 	return onHost(e, op, t, []tensor.Tensor{s.Draw}, []tensor.Tensor{t}, binomialOnHost[float32](trials, p, s), binomialOnHost[float64](trials, p, s))
 }
+
+// mostTrials bounds the time that an element takes.
+const mostTrials = 1 << 24
 
 func binomialOnHost[T layers.Float](trials int, p float64, s Seed) hostStep {
 	return func(in, out []*tensor.Dense) {
