@@ -47,6 +47,26 @@ func checkBatchMatMul(t *testing.T, e *bench) {
 	}
 }
 
+// TestProductsOfTransposedRows: the host multiplies a row or column that is marked as transposed as StdEng does,
+// which adds up in an order of its own then.
+func TestProductsOfTransposedRows(t *testing.T) {
+	e := newBench(t, false)
+	inexact := func(shape ...int) *tensor.Dense {
+		d := tensor.New(tensor.WithShape(shape...), tensor.Of(tensor.Float64))
+		for i := range d.Float64s() {
+			d.Set(i, e.Rand.Float64())
+		}
+		return d
+	}
+	for _, s := range [][2][]int{{{33, 20}, {1, 20}}, {{1, 20}, {33, 20}}, {{20, 1}, {33, 1}}} {
+		a, b := inexact(s[0]...), inexact(s[1]...)
+		x, y := e.From(a), e.From(b)
+		want, got := must(tensor.MatMul(a, transposed(b))), must(tensor.MatMul(x, transposed(y)))
+		require.Equal(t, want.Data(), got.Data(), "%v by the transposed %v", s[0], s[1])
+		e.FreeAll(x, y, got)
+	}
+}
+
 // TestGPUTF32: products are exact to float32 unless TF32 is asked for.
 func TestGPUTF32(t *testing.T) {
 	for _, c := range []struct {

@@ -60,7 +60,7 @@ func IsMisread(d *tensor.Dense) bool {
 // transposed, which StdEng multiplies as it is.
 func IsTransposed(d *tensor.Dense) bool {
 	shape, strides := d.Shape(), d.Strides()
-	return len(strides) == 2 && strides[0] == 1 && strides[1] == shape[0] && shape[0] != 1 && shape[1] != 1 &&
+	return len(strides) == 2 && (strides[0] == 1 || shape[0] == 1) && (strides[1] == shape[0] || shape[1] == 1) &&
 		d.DataOrder() == tensor.Transposed && d.IsMaterializable() && !d.IsView() && !d.IsMasked() &&
 		d.MemSize() == uintptr(shape.TotalSize())*d.Dtype().Size()
 }
