@@ -219,8 +219,7 @@ func (c *Comm) clear(n int) {
 	c.tasks, c.streams = c.tasks[:n], c.streams[:n]
 }
 
-// run queues c.tasks, with c.order held. The watch is told of their streams when the work is
-// there: it marks their ends.
+// run queues c.tasks, with c.order held. Their streams are marked when the work is there.
 func (c *Comm) run(call string) error {
 	c.mu.Lock()
 	if err := c.usableLocked(); err != nil {
@@ -229,13 +228,9 @@ func (c *Comm) run(call string) error {
 	}
 	r := c.comm.Run(c.tasks)
 	c.mu.Unlock()
-	err := c.settle(context.Background(), call, r)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, s := range c.streams {
-		if !s.Captured() { // else the work is a graph's
-			c.used[s] = struct{}{}
-		}
+	if err := c.settle(context.Background(), call, r); err != nil {
+		return err
 	}
-	return err
+	c.markStreams()
+	return nil
 }

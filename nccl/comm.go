@@ -39,7 +39,8 @@ type Comm struct {
 	comm       communicator // nil: ended
 	failed     error
 	closed     bool
-	used       map[*cupool.Stream]struct{} // since the watch looked
+	used       map[*cupool.Stream]bool // since the watch looked: whether also behind the last mark
+	marks      []mark                  // since the watch looked
 	registered map[cupool.Ptr]uintptr
 
 	stop     chan struct{} // closed to end the watch
@@ -90,7 +91,7 @@ func newComm(ctx context.Context, pool *cupool.Pool, cfg Config, share sharing) 
 func begin(ctx context.Context, pool *cupool.Pool, device uintptr, lib library, cfg Config, share sharing) (*Comm, error) {
 	ctx, cancel := cfg.bound(ctx)
 	defer cancel()
-	c := &Comm{cfg: cfg, pool: pool, lib: lib, rank: cfg.Rank, size: cfg.Size, used: map[*cupool.Stream]struct{}{}, registered: map[cupool.Ptr]uintptr{}, stop: make(chan struct{})}
+	c := &Comm{cfg: cfg, pool: pool, lib: lib, rank: cfg.Rank, size: cfg.Size, used: map[*cupool.Stream]bool{}, registered: map[cupool.Ptr]uintptr{}, stop: make(chan struct{})}
 	id, err := share(ctx, c.newID)
 	if err != nil {
 		return nil, fmt.Errorf("nccl: rank %d of %d: %w", c.rank, c.size, err)

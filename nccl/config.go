@@ -37,7 +37,10 @@ type Config struct {
 	// that the Comm has queued, from the moment that it is queued, and Close.
 	// After it, the Comm is aborted and everything fails with an *Error that
 	// matches dist.ErrRank and context.DeadlineExceeded. A graph's launches are
-	// not bounded. 0: DefaultTimeout; negative: no bound.
+	// not bounded. Work of others that the stream has before a call counts, too.
+	// What others give the stream in the quarter of a second after a call may
+	// count where another call, or Group, was shortly before. 0: DefaultTimeout;
+	// negative: no bound.
 	Timeout time.Duration
 
 	// Library is the path of libnccl.so.2. "": as the dynamic loader finds it.

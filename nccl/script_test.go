@@ -33,6 +33,7 @@ type script struct {
 	noInit  bool // Init makes no communicator
 
 	mu    sync.Mutex
+	there func() // is called when a call's work is in its stream; nil: nothing
 	calls []string
 	tasks []ncclapi.Task // of the last Run
 }
@@ -82,7 +83,24 @@ func (x *script) Destroy() ncclapi.Result                  { return x.note("Dest
 func (x *script) Abort() ncclapi.Result                    { return x.note("Abort") }
 func (x *script) Deregister(handle uintptr) ncclapi.Result { return x.note("Deregister", handle) }
 
-func (x *script) State() ncclapi.Result { return x.answer("State") }
+func (x *script) State() ncclapi.Result { return x.arrives(x.answer("State")) }
+
+// arrives calls what onArrival set for a call of NCCL that is done.
+func (x *script) arrives(r ncclapi.Result) ncclapi.Result {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if r == ncclapi.Success && x.there != nil {
+		x.there()
+	}
+	return r
+}
+
+// onArrival has f called when a call's work is in its stream.
+func (x *script) onArrival(f func()) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.there = f
+}
 
 func (x *script) Init(ctx uintptr, ranks int, id *ncclapi.ID, rank int) (communicator, ncclapi.Result) {
 	r := x.note("Init", ctx, " ", ranks, " ", id[0], " ", rank)
@@ -94,7 +112,7 @@ func (x *script) Init(ctx uintptr, ranks int, id *ncclapi.ID, rank int) (communi
 
 func (x *script) Run(tasks []ncclapi.Task) ncclapi.Result {
 	x.tasks = slices.Clone(tasks)
-	return x.note("Run", len(tasks))
+	return x.arrives(x.note("Run", len(tasks)))
 }
 
 func (x *script) Register(p uintptr, size int64) (uintptr, ncclapi.Result) {
@@ -312,7 +330,7 @@ func TestTasks(t *testing.T) {
 			"ncclAllReduce: src at 0x8: ":                                           r.AllReduce(a, foreign, dist.Sum, r.s),
 			"ncclReduceScatter: src at 0x10000000000: dist: 150 int64 elements":     r.ReduceScatter(r.part(0, 50), r.part(0, 150), dist.Sum, r.s),
 			"ncclSend: cupool: record stream":                                       r.Send(dist.Memory{Type: dist.Int64}, 0, other.DefaultStream()),
-			"ncclRecv: memory at 0x10000000000: cupool: copy on stream 0x2: closed": r.Recv(r.part(0, 1), 0, closed),
+			"ncclRecv: memory at 0x10000000000: cupool: copy on stream 0x4: closed": r.Recv(r.part(0, 1), 0, closed),
 		} {
 			require.ErrorContains(t, err, "nccl: rank 1 of 3: "+want)
 		}
@@ -379,14 +397,14 @@ func TestGroups(t *testing.T) {
 }
 
 // TestWatch: work that is not done in time ends the rank, with nobody asking. Its time
-// counts from the watch's look after the call.
+// counts from the call.
 func TestWatch(t *testing.T) {
 	const moment = time.Millisecond / 4
 	for _, tc := range []struct{ timeout, ends time.Duration }{
-		{4 * time.Millisecond, 5 * time.Millisecond},
-		{time.Second, time.Second + time.Second/8},
-		{10 * time.Second, 10*time.Second + time.Second/4},
-		{0, DefaultTimeout + time.Second/4},
+		{4 * time.Millisecond, 4 * time.Millisecond},
+		{time.Second, time.Second},
+		{10 * time.Second, 10 * time.Second},
+		{0, DefaultTimeout},
 		{-1, 2 * DefaultTimeout}, // never
 	} {
 		for _, inTime := range []bool{false, true} {
@@ -416,15 +434,20 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// TestWatchWaits: a look before the work is in its stream is no look at it.
+// TestWatchWaits: a mark before the work is in its stream is no mark of it.
 func TestWatchWaits(t *testing.T) {
 	for name, call := range map[string]func(r *scripted) error{
 		"in progress": func(r *scripted) error {
 			r.nccl.set(answers{"Run": {ncclapi.InProgress}, "State": progress(500, ncclapi.Success)})
+			r.nccl.onArrival(func() { r.d.Busy(r.s) }) // as the others do not come
 			return r.sum()
 		},
 		"in a group": func(r *scripted) error {
-			return r.Group(func() error { defer time.Sleep(2*lookEvery + lookEvery/2); return r.sum() }) // ends between two looks
+			return r.Group(func() error {
+				defer r.nccl.onArrival(func() { r.d.Busy(r.s) })
+				defer time.Sleep(2*lookEvery + lookEvery/2) // ends between two looks
+				return r.sum()
+			})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -432,9 +455,37 @@ func TestWatchWaits(t *testing.T) {
 				began := time.Now()
 				require.NoError(t, call(r))
 				require.Greater(t, time.Since(began), lookEvery)
-				r.d.Busy(r.s) // as the others do not come
+				r.nccl.onArrival(nil)
 				time.Sleep(3 * time.Second)
 				require.ErrorIs(t, r.Err(), dist.ErrRank)
+			})
+		})
+	}
+}
+
+// TestWatchOfOthers: what others queue behind a call is not its work. Of the calls between two
+// looks this is known of the first alone.
+func TestWatchOfOthers(t *testing.T) {
+	between := func() { time.Sleep(2*lookEvery + lookEvery/2) }
+	both := func(r *scripted) error { return r.Group(func() error { return commtest.First(r.sum(), r.sum()) }) }
+	for name, tc := range map[string]struct {
+		calls func(r *scripted) error
+		late  bool
+	}{
+		"a call":       {(*scripted).sum, false},
+		"a group":      {both, false},
+		"a look later": {func(r *scripted) error { err := both(r); between(); return commtest.First(err, r.sum()) }, false},
+		"two calls":    {func(r *scripted) error { return commtest.First(r.sum(), r.sum()) }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			play(t, Config{Timeout: 2 * time.Second}, func(t *testing.T, r *scripted) {
+				between()
+				handles := r.d.Handles()
+				require.NoError(t, tc.calls(r))
+				r.d.Busy(r.s) // others' work
+				time.Sleep(4 * time.Second)
+				require.Equal(t, tc.late, r.Err() != nil)
+				require.LessOrEqual(t, r.d.Handles()-handles, 2, "events")
 			})
 		})
 	}

@@ -2,6 +2,7 @@ package nccl
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/cupool/cupool"
@@ -11,8 +12,7 @@ import (
 // shorter.
 const lookEvery = time.Second / 4
 
-// A mark is the end of a stream's work at a time after the Comm had queued
-// some there.
+// A mark is an event behind work that the Comm has queued in a stream.
 type mark struct {
 	event *cupool.Event
 	since time.Time
@@ -46,20 +46,59 @@ func (c *Comm) watch() {
 	}
 }
 
-// lookAt marks the streams that were used since the last look, and drops what is
-// done. A stream that is closed has no work left.
-func (c *Comm) lookAt(now time.Time) {
+// markStreams marks the ends of the streams of c.tasks, which are just queued, with c.order held.
+// Between two looks a stream gets one mark here, so that a call costs no event. The look marks
+// what came later, as nobody knows here which call is the last.
+func (c *Comm) markStreams() {
+	for i, s := range c.streams {
+		if slices.Contains(c.streams[:i], s) || s.Captured() { // the work of a captured stream is a graph's
+			continue
+		}
+		c.mu.Lock()
+		_, marked := c.used[s]
+		c.used[s] = marked
+		c.mu.Unlock()
+		if !marked {
+			c.mark(s, time.Now())
+		}
+	}
+}
+
+// mark marks the end of a stream. It does not hold c.mu meanwhile: where a stream is full, the
+// device may wait for its work, which Abort ends.
+func (c *Comm) mark(s *cupool.Stream, now time.Time) {
+	e, err := s.Record()
+	if err != nil { // the stream is closed and has no work left, or the device tells others
+		return
+	}
 	c.mu.Lock()
-	for s := range c.used {
-		if s.Captured() { // until the capture ends, an event would be part of it
+	defer c.mu.Unlock()
+	if c.comm == nil { // nobody may give the event back any more
+		_ = e.Close()
+		return
+	}
+	c.marks = append(c.marks, mark{e, now})
+}
+
+// lookAt marks the streams that were used behind their last mark, and drops what is
+// done.
+func (c *Comm) lookAt(now time.Time) {
+	var behind []*cupool.Stream
+	c.mu.Lock()
+	for s, more := range c.used {
+		if more && s.Captured() { // until the capture ends, an event would be part of it
 			continue
 		}
 		delete(c.used, s)
-		if e, err := s.Record(); err == nil {
-			c.queued = append(c.queued, mark{e, now})
+		if more {
+			behind = append(behind, s)
 		}
 	}
 	c.mu.Unlock()
+	for _, s := range behind {
+		c.mark(s, now)
+	}
+	c.takeMarks()
 	waits := c.queued[:0]
 	for _, m := range c.queued {
 		if done, err := m.event.Done(); done || err != nil { // an error is the device's, which others tell
@@ -79,8 +118,17 @@ func (c *Comm) expire(now time.Time) {
 	_ = c.fail(late("work in a stream", c.rank, c.size, fmt.Sprintf("not done after %v", c.cfg.Timeout), errLate))
 }
 
+// takeMarks takes the marks since the last look.
+func (c *Comm) takeMarks() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.queued = append(c.queued, c.marks...)
+	c.marks = c.marks[:0]
+}
+
 // forget gives the events back.
 func (c *Comm) forget() {
+	c.takeMarks()
 	for _, m := range c.queued {
 		_ = m.event.Close()
 	}
