@@ -22,8 +22,14 @@
  *
  * THREADS. All functions are safe from any threads at once, unless they say otherwise.
  * They never raise signals or throw, and end the process only where its own memory is
- * out. They leave a thread's current context as it is. A thread must not be cancelled in
- * one, and functions of the program that they call must not throw.
+ * out, or as ENVIRONMENT says. They leave a thread's current context as it is. A thread
+ * must not be cancelled in one, and functions of the program that they call must not throw.
+ *
+ * ENVIRONMENT. The call that opens a pool reads the process's environment, unless
+ * cupool_config.no_environment is 1; so does NVIDIA's driver when it starts. The C library has
+ * no lock that a reader could take: another thread that changes the environment meanwhile
+ * (setenv, putenv, unsetenv, clearenv) may crash the process. A program changes it before it
+ * has threads that open pools, or after it has opened them.
  *
  * UNITS. Sizes are in bytes, times in nanoseconds since 1970 (UTC).
  *
@@ -145,7 +151,7 @@ typedef struct cupool_config {
   size_t limit;      /* the most that may be reserved; 0: as settings say */
   double fraction;   /* the same as a part of the device's memory, in (0, 1]; 0: as settings say */
   int not_shareable; /* 1: other processes cannot map the memory. 0: they can where the device allows it */
-  int no_environment; /* 1: the environment says nothing */
+  int no_environment; /* 1: the environment says nothing, and is not read */
 } cupool_config;
 
 /* Opens the pool of a device. Programs need not call it. Where the pool is open it fails with CUPOOL_ERROR_EXISTS,

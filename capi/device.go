@@ -243,7 +243,8 @@ func (set settingsOf) config() (cfg cupool.Config, ownOrder bool, err error) {
 }
 
 // readEnvironment gives Go the variables of cupool that C has. Go's are those of the begin of the process, and the program
-// may have set others.
+// may have set others. A thread that changes C's meanwhile may move it, and glibc's lock for that is
+// not to be had: cupool.h says so.
 func readEnvironment() {
 	now := map[string]string{}
 	for at := C.environ; at != nil && *at != nil; at = (**C.char)(unsafe.Add(unsafe.Pointer(at), unsafe.Sizeof(*at))) {
