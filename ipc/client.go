@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,7 +17,13 @@ import (
 )
 
 // Client opens what another process shares. All methods are safe from several
-// goroutines.
+// goroutines. It has two goroutines of its own, which end when the connection does.
+//
+// The exporter answers what is asked over one connection in turn: an Open that waits for
+// a busy stream, or whose memory has many pieces, keeps those behind it waiting, and the
+// Close of a Memory. Other connections do not wait for it: what must not wait takes a Client
+// of its own. A call whose context is done returns and leaves nothing behind but its answer,
+// which still comes in its turn.
 type Client struct {
 	pool *cupool.Pool
 	dev  device.RangeSharing
@@ -34,6 +41,14 @@ type Client struct {
 	last    uint64
 	waiting map[uint64]chan answer
 	open    map[*Memory]struct{}
+	unsent  []unsent  // in their order
+	sending sync.Cond // signaled when there is more of them, or the connection has ended
+}
+
+// unsent is a message that is to be sent.
+type unsent struct {
+	request uint64 // 0: nobody waits for an answer
+	message []byte
 }
 
 // answer is what a request gets.
@@ -57,6 +72,7 @@ func Connect(ctx context.Context, pool *cupool.Pool, uc *net.UnixConn, cfg Confi
 		return nil, errors.Join(err, uc.Close())
 	}
 	go c.read()
+	go c.write()
 	return c, nil
 }
 
@@ -69,6 +85,7 @@ func connect(ctx context.Context, pool *cupool.Pool, uc *net.UnixConn, cfg Confi
 		return nil, fmt.Errorf("cupool: ipc: it takes Linux: %w", cupool.ErrNotSupported)
 	}
 	c := &Client{pool: pool, conn: &conn{UnixConn: uc}, done: make(chan struct{}), waiting: map[uint64]chan answer{}, open: map[*Memory]struct{}{}}
+	c.sending.L = &c.mu
 	if c.dev, err = sharing(pool); err != nil {
 		return nil, err
 	}
@@ -183,19 +200,43 @@ func (c *Client) deliver(request uint64, a answer) error {
 	case !known:
 		return errors.Join(fmt.Errorf("cupool: ipc: an answer to nothing: %w", ErrProtocol), a.memory.Close())
 	case a.ref != 0:
-		c.send(message(closeKind, nil, 0, a.ref))
+		c.mu.Lock()
+		c.sendLocked(0, message(closeKind, nil, 0, a.ref))
+		c.mu.Unlock()
 		return a.memory.Close()
 	}
 	return nil
 }
 
-// send sends a message and does not wait for that: the exporter may not read for long.
-func (c *Client) send(m []byte) {
-	go func() {
+// write sends messages until the connection ends. It is one goroutine, however many ask and
+// however long the exporter does not read.
+func (c *Client) write() {
+	for m := c.nextUnsent(); m != nil; m = c.nextUnsent() {
 		if err := c.conn.say(m); err != nil {
 			c.fail(err)
 		}
-	}()
+	}
+}
+
+// nextUnsent waits for the next message. nil: the connection has ended.
+func (c *Client) nextUnsent() []byte {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for len(c.unsent) == 0 && c.err == nil {
+		c.sending.Wait()
+	}
+	if c.err != nil {
+		return nil
+	}
+	m := c.unsent[0].message
+	c.unsent = c.unsent[1:]
+	return m
+}
+
+// sendLocked has a message sent, and does not wait for that.
+func (c *Client) sendLocked(request uint64, m []byte) {
+	c.unsent = append(c.unsent, unsent{request, m})
+	c.sending.Signal()
 }
 
 // fail ends the connection.
@@ -206,6 +247,7 @@ func (c *Client) fail(err error) {
 		c.err = err
 		_ = c.conn.UnixConn.Close()
 		close(c.done)
+		c.sending.Signal()
 	}
 }
 
@@ -219,8 +261,8 @@ func (c *Client) ask(ctx context.Context, k kind, tail []byte, numbers ...uint64
 	c.last++
 	request, ch := c.last, make(chan answer, 1)
 	c.waiting[request] = ch
+	c.sendLocked(request, message(k, tail, append([]uint64{request}, numbers...)...))
 	c.mu.Unlock()
-	c.send(message(k, tail, append([]uint64{request}, numbers...)...))
 	var err error
 	select {
 	case a := <-ch:
@@ -233,6 +275,9 @@ func (c *Client) ask(ctx context.Context, k kind, tail []byte, numbers ...uint64
 	c.mu.Lock()
 	_, still := c.waiting[request]
 	delete(c.waiting, request)
+	if k == openKind { // what is closed is told all the same
+		c.unsent = slices.DeleteFunc(c.unsent, func(u unsent) bool { return u.request == request })
+	}
 	c.mu.Unlock()
 	if still {
 		return answer{}, err

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -408,6 +409,8 @@ func TestCloseIsNotAnswered(t *testing.T) {
 func TestNothingIsKept(t *testing.T) {
 	var log logged
 	g := newRig(t, ipc.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	g.share("w", 1000) // the device's goroutines are there
+	before := runtime.NumGoroutine()
 	c := g.connect()
 	for i := range 10 {
 		x := g.share("x", 1000)
@@ -425,12 +428,22 @@ func TestNothingIsKept(t *testing.T) {
 	}
 	require.Zero(t, ipc.KeptBy(c))
 	require.NoError(t, c.Close(t.Context()))
-	require.Eventually(t, func() bool { return ipc.Kept(g.server) == 0 }, waitTime, 1e6)
+	require.Eventually(t, func() bool { return ipc.Kept(g.server) == 1 }, waitTime, 1e6)
+	noMoreGoroutines(t, before)
 	require.Empty(t, log.text())
 }
 
+// noMoreGoroutines waits until there are no more goroutines than before a connection that has
+// ended.
+func noMoreGoroutines(t *testing.T, before int) {
+	t.Helper()
+	for end := time.Now().Add(waitTime); runtime.NumGoroutine() > before; time.Sleep(time.Millisecond) {
+		require.True(t, time.Now().Before(end), "%d goroutines, not %d", runtime.NumGoroutine(), before)
+	}
+}
+
 // TestExporterDoesNotRead: calls end with their context, however much an exporter has not
-// read, and so does Close.
+// read, and so does Close. Calls that have ended leave no goroutine and no message.
 func TestExporterDoesNotRead(t *testing.T) {
 	ends := make(chan *net.UnixConn, 1)
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: t.TempDir() + "/s", Net: "unix"})
@@ -446,10 +459,14 @@ func TestExporterDoesNotRead(t *testing.T) {
 	}()
 	c, err := net.DialUnix("unix", nil, l.Addr().(*net.UnixAddr))
 	require.NoError(t, err)
-	client, err := ipc.Connect(t.Context(), newPool(t, openHost), c, ipc.Config{})
+	pool := newPool(t, openHost)
+	before := runtime.NumGoroutine()
+	client, err := ipc.Connect(t.Context(), pool, c, ipc.Config{})
 	require.NoError(t, err)
 	exporter := <-ends
 	defer exporter.Close()
+	const own = 3 // the Client's two and the one that calls
+	var goroutines, unsent int
 	over := make(chan error, 1)
 	go func() {
 		ctx, cancel := context.WithCancelCause(context.Background())
@@ -460,6 +477,7 @@ func TestExporterDoesNotRead(t *testing.T) {
 				return
 			}
 		}
+		goroutines, unsent = runtime.NumGoroutine(), ipc.Unsent(client)
 		over <- client.Close(ctx)
 	}()
 	select {
@@ -469,6 +487,9 @@ func TestExporterDoesNotRead(t *testing.T) {
 		err = errors.New("a call hangs")
 	}
 	require.NoError(t, err)
+	require.LessOrEqual(t, goroutines, before+own)
+	require.Zero(t, unsent)
+	noMoreGoroutines(t, before)
 }
 
 var errEnough = errors.New("enough")

@@ -15,6 +15,13 @@ func KeptBy(c *Client) int {
 	return len(c.waiting) + len(c.open)
 }
 
+// Unsent returns how many messages of a client are to be sent.
+func Unsent(c *Client) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.unsent)
+}
+
 // Kept returns how many blocks, openings and connections a server knows.
 func Kept(s *Server) int {
 	s.mu.Lock()
