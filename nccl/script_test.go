@@ -534,6 +534,9 @@ func TestWatchEnds(t *testing.T) {
 					require.EqualError(t, err, tc.err)
 				}
 				require.InDelta(t, tc.took, time.Since(began), float64(2*time.Millisecond))
+				r.mu.Lock()
+				require.Empty(t, r.marks)
+				r.mu.Unlock()
 				event, err := r.s.Record() // the pool keeps what goes back, for the next
 				require.NoError(t, err)
 				require.Equal(t, handles+1, r.d.Handles())
@@ -541,13 +544,25 @@ func TestWatchEnds(t *testing.T) {
 			})
 		})
 	}
-	play(t, Config{}, func(t *testing.T, r *scripted) { // before the watch has looked
+	// Before the watch has looked:
+	play(t, Config{}, func(t *testing.T, r *scripted) {
 		r.d.Busy(r.s)
 		require.NoError(t, r.sum())
 		began := time.Now()
 		time.AfterFunc(moment, func() { r.d.Idle(r.s) })
 		require.NoError(t, r.Close())
 		require.InDelta(t, moment, time.Since(began), float64(2*time.Millisecond))
+	})
+	play(t, Config{}, func(t *testing.T, r *scripted) {
+		r.d.Busy(r.s)
+		require.NoError(t, r.sum())
+		handles := r.d.Handles()
+		require.NoError(t, r.Abort())
+		synctest.Wait()
+		event, err := r.s.Record()
+		require.NoError(t, err)
+		require.Equal(t, handles, r.d.Handles())
+		require.NoError(t, event.Close())
 	})
 }
 
