@@ -1,6 +1,7 @@
 package ipc
 
 const (
+	HelloTime = helloTime
 	MaxConns  = maxConns
 	MaxPieces = maxPieces
 )

@@ -36,7 +36,14 @@ func (s *Server) Serve(ctx context.Context, l *net.UnixListener) error {
 	either, end := context.WithCancel(ctx)
 	defer end()
 	defer context.AfterFunc(s.ended, end)()
-	defer context.AfterFunc(either, func() { _ = l.SetDeadline(time.Unix(1, 0)) })()
+	woken := make(chan struct{})
+	stop := context.AfterFunc(either, func() { defer close(woken); _ = l.SetDeadline(time.Unix(1, 0)) })
+	defer func() {
+		if !stop() { // the caller's listener is to be as before
+			<-woken
+			_ = l.SetDeadline(time.Time{})
+		}
+	}()
 	short := func(err error, pause time.Duration) {
 		s.rare.Warn("ipc: no connection can be accepted for a moment", "error", err, "pause", pause)
 	}
@@ -44,9 +51,9 @@ func (s *Server) Serve(ctx context.Context, l *net.UnixListener) error {
 		c, err := gate.Accept(&s.gate, either.Done(), short, l.AcceptUnix)
 		switch {
 		case s.ended.Err() != nil:
-			return errors.Join(closeConn(c), l.SetDeadline(time.Time{}))
+			return closeConn(c)
 		case ctx.Err() != nil:
-			return errors.Join(context.Cause(ctx), closeConn(c), l.SetDeadline(time.Time{}))
+			return errors.Join(context.Cause(ctx), closeConn(c))
 		case err != nil:
 			return fmt.Errorf("cupool: ipc: accepting connections: %w", err)
 		}
@@ -170,12 +177,15 @@ func (s *Server) greet(ctx context.Context, c *conn) (Peer, *process, error) {
 		return peer, nil, err
 	}
 	_ = c.SetReadDeadline(time.Now().Add(helloTime))
+	if ctx.Err() != nil { // its deadline is gone
+		return peer, nil, context.Cause(ctx)
+	}
 	b, file, err := c.receive()
 	if err != nil {
 		return peer, nil, err
 	}
 	_ = c.SetReadDeadline(time.Time{})
-	if ctx.Err() != nil { // its deadline is gone
+	if ctx.Err() != nil { // here, too
 		return peer, nil, errors.Join(context.Cause(ctx), closeFile(file))
 	}
 	if err := errors.Join(closeFile(file), b.expect(helloKind)); err != nil {

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -243,6 +244,27 @@ func TestServeConn(t *testing.T) {
 				cancel()
 			}
 		})
+	}
+}
+
+// TestOverBeforeHello: who says nothing is not waited for when the context is done, whenever
+// that is.
+func TestOverBeforeHello(t *testing.T) {
+	g := newRig(t, ipc.Config{})
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	var all sync.WaitGroup
+	for range 300 {
+		ends := socketpair(t)
+		all.Go(func() { _ = g.server.ServeConn(over, ends[0]) })
+	}
+	ended := make(chan struct{})
+	go func() { defer close(ended); all.Wait() }()
+	select {
+	case <-ended:
+	case <-time.After(ipc.HelloTime / 2):
+		t.Error("a hello is waited for")
+		<-ended
 	}
 }
 
@@ -555,6 +577,28 @@ func TestCloseBeforeHello(t *testing.T) {
 	_, err := io.ReadAll(c)
 	require.NoError(t, err)
 	require.Zero(t, ipc.Kept(g.server))
+}
+
+// TestServeAgain: a listener that was served until a context was done is as good as before.
+func TestServeAgain(t *testing.T) {
+	g := newRig(t, ipc.Config{})
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(t.TempDir(), "again"), Net: "unix"})
+	require.NoError(t, err)
+	defer l.Close()
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 100 {
+		for range 2 {
+			c, err := net.Dial("unix", l.Addr().String())
+			require.NoError(t, err)
+			defer c.Close()
+		}
+		require.ErrorIs(t, g.server.Serve(over, l), context.Canceled) // it may take one of them
+		runtime.Gosched()
+		c, err := l.Accept()
+		require.NoError(t, err)
+		require.NoError(t, c.Close())
+	}
 }
 
 // TestServeFails: what the listener says, Serve returns.
