@@ -186,14 +186,18 @@ func (c *local) waitLocked(ready func() bool, missing func() []int) error {
 	if ready() {
 		return nil
 	}
+	over := false // what was ready may not be any more
 	late := time.AfterFunc(c.room.timeout, func() {
 		c.room.mu.Lock()
 		defer c.room.mu.Unlock()
-		if !ready() {
+		if !over && !ready() {
 			c.failLocked(fmt.Errorf("dist: rank %d waited %v for %s: %w: late: see what it does", c.rank, c.room.timeout, names(missing()), ErrRank))
 		}
 	})
-	defer late.Stop()
+	defer func() {
+		over = true
+		late.Stop()
+	}()
 	for !ready() {
 		for _, o := range missing() {
 			if c.room.ranks[o].err != nil {
