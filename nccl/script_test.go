@@ -466,7 +466,7 @@ func TestWatchWaits(t *testing.T) {
 // TestWatchOfOthers: what others queue behind a call is not its work. Of the calls between two
 // looks this is known of the first alone.
 func TestWatchOfOthers(t *testing.T) {
-	between := func() { time.Sleep(2*lookEvery + lookEvery/2) }
+	between := func() { time.Sleep(2*lookEvery + lookEvery/3) } // twice that is no time of a look either
 	both := func(r *scripted) error { return r.Group(func() error { return commtest.First(r.sum(), r.sum()) }) }
 	for name, tc := range map[string]struct {
 		calls func(r *scripted) error
