@@ -66,9 +66,6 @@ func NewClock(s device.Stream, slot uint32, events *Events) *Clock {
 	return k
 }
 
-// Slot returns the number by which blocks name the stream.
-func (k *Clock) Slot() uint32 { return k.slot }
-
 // Open returns the open epoch for a block to wait for.
 func (k *Clock) Open() uint64 {
 	epoch := k.tick.Load()
