@@ -5,14 +5,8 @@ import (
 
 	"github.com/cupool/cupool/device"
 	"github.com/cupool/cupool/internal/block"
+	"github.com/cupool/cupool/internal/epoch"
 )
-
-// Clock says how far a stream is; see package epoch.
-type Clock interface {
-	Open() uint64
-	Done() uint64
-	Captured() bool
-}
 
 // A Queue holds the blocks of one heap that were freed and that no other stream
 // uses any more, in the order of their frees. A block is checked when the work
@@ -20,7 +14,7 @@ type Clock interface {
 // came after it, and is then checked again. The heap's lock guards the Queue.
 type Queue struct {
 	pool   *Pool
-	clock  Clock
+	clock  *epoch.Clock
 	stream device.Stream
 
 	fifo    []entry
@@ -38,7 +32,7 @@ type entry struct {
 }
 
 // NewQueue returns the queue of a heap.
-func (p *Pool) NewQueue(k Clock, s device.Stream) *Queue {
+func (p *Pool) NewQueue(k *epoch.Clock, s device.Stream) *Queue {
 	return &Queue{pool: p, clock: k, stream: s}
 }
 
