@@ -265,16 +265,13 @@ func (h *Heap) Work() Work { return h.work }
 // Index returns the number by which blocks name the heap.
 func (h *Heap) Index() uint32 { return h.index }
 
-// kind returns the set that a block which is out belongs to.
-func (h *Heap) kind(b *block.Block) ledger.Kind {
+// Kind returns the set that a block which is out or pending belongs to.
+func (h *Heap) Kind(b *block.Block) ledger.Kind {
 	if h.space.Policy.NoSplit || h.mixed {
 		return ledger.KindOf(h.segs[b.Seg].Large)
 	}
 	return h.space.Policy.KindOf(b.Size)
 }
-
-// Kind returns the set that a live or pending block belongs to.
-func (h *Heap) Kind(b *block.Block) ledger.Kind { return h.kind(b) }
 
 // Pend makes a live block Pending: the program gave it back, and other streams
 // may still use it. The next noHomesAfterPending blocks get no place in the
@@ -282,7 +279,7 @@ func (h *Heap) Kind(b *block.Block) ledger.Kind { return h.kind(b) }
 func (h *Heap) Pend(b *block.Block) {
 	b.SetWord(block.MakeWord(b.Word().Gen(), block.Pending))
 	b.SetGivenBack(h.space.Time.Load())
-	h.Ledger.Pending(h.kind(b), b.Size, b.Requested())
+	h.Ledger.Pending(h.Kind(b), b.Size, b.Requested())
 	h.noHomes = noHomesAfterPending
 }
 
@@ -290,7 +287,7 @@ func (h *Heap) Pend(b *block.Block) {
 // bins, others merged with their free neighbours. The block is Live, Cached or
 // Pending.
 func (h *Heap) Put(id block.ID, b *block.Block) {
-	k := h.kind(b)
+	k := h.Kind(b)
 	if k == ledger.Large {
 		h.lives.ended(b.Size)
 	}

@@ -98,7 +98,7 @@ func (h *Heap) left(l magazine.Leaver) {
 
 // countHits counts that a block went out and back n times.
 func (h *Heap) countHits(b *block.Block, n int64) {
-	k := h.kind(b)
+	k := h.Kind(b)
 	h.Ledger.Hits(k, n, b.Size, b.Requested())
 	if k == ledger.Large {
 		h.lives.hits(b.Size, n)
@@ -133,7 +133,7 @@ func (n *Homes) add(b *block.Block, w block.Word) {
 // in proportion to the slots of the magazines.
 func (h *Heap) AddHomes(sum *[2]Homes) {
 	if h.homedBytes > 0 {
-		h.Magazine.Each(func(_ block.ID, b *block.Block) { sum[h.kind(b)].add(b, b.Word()) })
+		h.Magazine.Each(func(_ block.ID, b *block.Block) { sum[h.Kind(b)].add(b, b.Word()) })
 	}
 }
 
