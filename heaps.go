@@ -298,14 +298,10 @@ func (h *streamHeap) checkLocked() {
 	}
 }
 
-// freeAndUnlock is freeLocked that gives the heap's lock back.
+// freeAndUnlock takes back a block that may be in a magazine, if it is live, and gives the
+// heap's lock back.
 func (h *streamHeap) freeAndUnlock(b Block, x *block.Block) error {
 	defer h.mu.Unlock()
-	return h.freeLocked(b, x)
-}
-
-// freeLocked takes back a block that may be in a magazine, if it is live.
-func (h *streamHeap) freeLocked(b Block, x *block.Block) error {
 	if !h.Unhome(b.id(), x) {
 		return h.c.blockError("free", b, h.stream, ErrDoubleFree)
 	}
