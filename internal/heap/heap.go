@@ -386,20 +386,14 @@ func (h *Heap) Held() (n int64) {
 // holds, without a look at each block. What its ledger counted of memory that came
 // from or went to other heaps is in it.
 func (h *Heap) Usage() (live, pending, held int64) {
-	for _, k := range [...]ledger.Kind{ledger.Small, ledger.Large} {
-		t := h.Ledger.Tallies(k)
-		live += t[ledger.OutBytes].Now()
+	var homes [2]Homes
+	h.AddHomes(&homes)
+	for k := range homes {
+		t := h.Ledger.Tallies(ledger.Kind(k))
+		live += t[ledger.OutBytes].Now() - homes[k].CachedBytes
 		pending += t[ledger.PendingBytes].Now()
 	}
-	return live - h.CachedBytes(), pending, h.Held()
-}
-
-// CachedBytes returns the bytes that are cached in the magazines.
-func (h *Heap) CachedBytes() int64 {
-	if h.homedBytes == 0 {
-		return 0
-	}
-	return h.Magazine.CachedBytes()
+	return live, pending, h.Held()
 }
 
 // FreeBytes returns the bytes of the free set of a kind.

@@ -47,10 +47,18 @@ func TestHomes(t *testing.T) {
 	b := r.block(id)
 	require.Equal(t, block.Cached, b.Word().State())
 	require.EqualValues(t, 1024, h.HomedBytes())
-	require.EqualValues(t, 1024, h.CachedBytes())
+	held := h.Held()
+	live := func() int64 {
+		live, pending, all := h.Usage()
+		require.Zero(t, pending)
+		require.Equal(t, held, all)
+		return live
+	}
+	require.Zero(t, live())
 	r.check()
 	gen := b.Word().Gen()
 	require.Equal(t, gen+1, r.get(h, id))
+	require.EqualValues(t, 1024, live())
 	require.True(t, b.FreeHomed(gen+1))
 	var homes [2]Homes
 	h.AddHomes(&homes)
@@ -59,7 +67,7 @@ func TestHomes(t *testing.T) {
 	}}, homes)
 	require.True(t, h.Flush())
 	require.Zero(t, h.HomedBytes())
-	require.Zero(t, h.CachedBytes())
+	require.Zero(t, live())
 	require.EqualValues(t, 1, h.Ledger.Tallies(ledger.Small)[ledger.MagazineHits].Added)
 	r.check()
 }

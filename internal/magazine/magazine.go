@@ -319,16 +319,6 @@ func (c *Cache) Flush(live bool, f func(Leaver)) {
 	})
 }
 
-// CachedBytes returns the bytes of the blocks that are Cached in their homes.
-func (c *Cache) CachedBytes() (n int64) {
-	c.Each(func(_ block.ID, b *block.Block) {
-		if b.Word().State() == block.Cached {
-			n += b.Size
-		}
-	})
-	return n
-}
-
 // Drop gives the shards' memory up. All blocks have left.
 func (c *Cache) Drop() {
 	c.first.Store(nil)
