@@ -45,7 +45,7 @@ func (l *lane) end() (old leaving) {
 	}
 	if l.serving {
 		l.serving, l.proven, l.missed, l.last = false, true, 0, nil
-		l.stats.planned++
+		l.stats.Planned++
 		return leaving{}
 	}
 	r := l.rec
@@ -174,7 +174,7 @@ func (l *lane) refuseLocked() {
 func (l *lane) adoptLocked(pl *layout) {
 	l.plan, l.next, l.proven, l.missed, l.retire, l.refused = pl, nil, false, 0, false, 0
 	l.arena.follow(pl)
-	l.stats.plans++
+	l.stats.Plans++
 }
 
 // relinquish gives up an arena in which nothing lives. The plan is installed
@@ -259,7 +259,7 @@ func (l *lane) shutDown() ([]cupool.Leak, leaving) {
 // retireIdle shuts the lane of a closed stream down if nothing lives in it and
 // no plan is being made for it, adds its statistics to the past ones, and
 // reports whether it did.
-func (l *lane) retireIdle(past *counts) (old leaving, ok bool) {
+func (l *lane) retireIdle(past *Stats) (old leaving, ok bool) {
 	l.mu.Lock()
 	idle := l.s.Closed() && l.arena.live == 0 && l.solving == nil
 	l.mu.Unlock()

@@ -59,7 +59,7 @@ type lane struct {
 	solving  <-chan struct{}
 	solvedOf *recording // the recording that is being planned
 	find     *detector  // nil: the program begins and ends iterations
-	stats    counts
+	stats    Stats      // of what happened; the arena and the Planner have the rest
 	closed   bool
 }
 
@@ -116,7 +116,7 @@ func (l *lane) serveLocked(size int64, s *cupool.Stream) (cupool.Block, bool) {
 	}
 	l.cursor++
 	h := l.arena.serve(i, r, size, s)
-	l.stats.hits++
+	l.stats.PlannedHits++
 	l.verifyLocked()
 	return h, true
 }
@@ -127,7 +127,7 @@ func (l *lane) wrapLocked() {
 	l.sweepLocked(l.cursor)
 	l.cursor, l.due = 0, 0
 	l.find.served++
-	l.stats.planned++
+	l.stats.Planned++
 }
 
 // usable reports whether anything can be allocated on a stream of the lane.
@@ -171,12 +171,12 @@ func (l *lane) inUseLocked(off, end int64) bool {
 
 // deviateLocked ends the service by the plan for this iteration.
 func (l *lane) deviateLocked(size int64, s *cupool.Stream, why string) (cupool.Block, bool) {
-	l.stats.deviations++
-	l.stats.last = Deviation{Stream: s.Handle(), Request: int(l.cursor), Size: size, Reason: why}
+	l.stats.Deviations++
+	l.stats.LastDeviation = Deviation{Stream: s.Handle(), Request: int(l.cursor), Size: size, Reason: why}
 	if int(l.cursor) < len(l.plan.requests) {
-		l.stats.last.Recorded = l.plan.requests[l.cursor].size
+		l.stats.LastDeviation.Recorded = l.plan.requests[l.cursor].size
 	}
-	l.log.Debug("planned iteration deviates", "deviation", l.stats.last)
+	l.log.Debug("planned iteration deviates", "deviation", l.stats.LastDeviation)
 	l.serving = false
 	l.record(l.resumeLocked())
 	if l.find != nil {
@@ -224,7 +224,7 @@ type ticket struct {
 
 // missLocked notes a request that the plan does not serve.
 func (l *lane) missLocked(size int64, s *cupool.Stream) ticket {
-	l.stats.passed++
+	l.stats.Passed++
 	t := ticket{rec: l.rec, pressed: l.pressed}
 	switch {
 	case l.rec == nil:
@@ -372,7 +372,7 @@ func (l *lane) stray(size int64, s *cupool.Stream) (cupool.Block, bool) {
 	if !ok {
 		return cupool.Block{}, false
 	}
-	l.stats.strays++
+	l.stats.Strays++
 	if l.serving {
 		l.overdue = append(l.overdue, id)
 	}
@@ -416,7 +416,7 @@ const checkEvery = 1024
 
 // verifyLocked is called after every step, for builds with -tags invariants.
 func (l *lane) verifyLocked() {
-	if !lock.Invariants || len(l.arena.slots) > checkEvery && l.stats.hits%checkEvery != 0 {
+	if !lock.Invariants || len(l.arena.slots) > checkEvery && l.stats.PlannedHits%checkEvery != 0 {
 		return
 	}
 	if err := l.checkLocked(); err != nil {
@@ -424,11 +424,11 @@ func (l *lane) verifyLocked() {
 	}
 }
 
-// addTo adds the lane's part to a snapshot, and its counts to sum.
-func (l *lane) addTo(st *Stats, sum *counts) {
+// addTo adds the lane's part to a snapshot.
+func (l *lane) addTo(st *Stats) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	sum.add(&l.stats)
+	st.add(&l.stats)
 	if !l.arena.isEmpty() {
 		st.Arenas++
 	}
@@ -437,8 +437,8 @@ func (l *lane) addTo(st *Stats, sum *counts) {
 	st.LiveBytes += l.arena.liveBytes
 	st.RequestedBytes += l.arena.requested
 	st.HeldBlocks += int64(l.arena.heldBlocks())
-	st.Height += l.stats.height
-	st.Bound += l.stats.bound
-	st.Rounds += l.stats.rounds
-	st.SolveTime += l.stats.took
+	st.Height += l.stats.Height
+	st.Bound += l.stats.Bound
+	st.Rounds += l.stats.Rounds
+	st.SolveTime += l.stats.SolveTime
 }

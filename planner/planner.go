@@ -107,7 +107,7 @@ type Planner struct {
 
 	mu    sync.Mutex // taken to change lanes, before theirs
 	lanes atomic.Pointer[lanes]
-	past  counts // of lanes that were taken out; guarded by mu
+	past  Stats // of lanes that were taken out; guarded by mu
 }
 
 var _ cupool.Allocator = (*Planner)(nil)
@@ -466,14 +466,12 @@ func (p *Planner) Stats() Stats {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	st, sum := Stats{}, p.past
+	st := p.past
 	for _, l := range p.lanes.Load().list {
-		l.addTo(&st, &sum)
+		l.addTo(&st)
 	}
-	st.Planned, st.PlannedHits, st.Passed, st.Strays = sum.planned, sum.hits, sum.passed, sum.strays
-	st.Deviations, st.LastDeviation, st.Plans = sum.deviations, sum.last, sum.plans
 	if st.Iterations = p.counted.Load(); p.cfg.Detect {
-		st.Iterations += sum.planned
+		st.Iterations += st.Planned
 	}
 	return st
 }

@@ -52,27 +52,19 @@ func (d Deviation) String() string {
 	return fmt.Sprintf("%v, request %d of %d bytes (%d planned): %s", d.Stream, d.Request, d.Size, d.Recorded, d.Reason)
 }
 
-// counts are a lane's part of Stats.
-type counts struct {
-	planned, hits, passed, strays, deviations, plans int64
-	height, bound, rounds                            int64
-	took                                             time.Duration
-	last                                             Deviation
-}
-
-// add adds what o counts. Plans go with their lane.
-func (s *counts) add(o *counts) {
-	s.planned += o.planned
-	s.hits += o.hits
-	s.passed += o.passed
-	s.strays += o.strays
-	s.deviations += o.deviations
-	s.plans += o.plans
-	if o.deviations > 0 {
-		s.last = o.last
+// add adds what another lane did. Plans go with their lane.
+func (s *Stats) add(o *Stats) {
+	s.Planned += o.Planned
+	s.PlannedHits += o.PlannedHits
+	s.Passed += o.Passed
+	s.Strays += o.Strays
+	s.Deviations += o.Deviations
+	s.Plans += o.Plans
+	if o.Deviations > 0 {
+		s.LastDeviation = o.LastDeviation
 	}
 }
 
-func (s *counts) solved(pl *layout) {
-	s.height, s.bound, s.rounds, s.took = pl.height, pl.bound, int64(pl.rounds), pl.took
+func (s *Stats) solved(pl *layout) {
+	s.Height, s.Bound, s.Rounds, s.SolveTime = pl.height, pl.bound, int64(pl.rounds), pl.took
 }
