@@ -111,13 +111,9 @@ func (r *Arena) isNone() bool { return r == nil || r.a == nil }
 // made fails for such an Arena.
 func (r *Arena) made(op string) error {
 	if r.isNone() {
-		return noneOf(op)
+		return fmt.Errorf("cupool: %s: the Arena is nil, or New did not make it: %w", op, cupool.ErrInvalidHandle)
 	}
 	return nil
-}
-
-func noneOf(op string) error {
-	return fmt.Errorf("cupool: %s: the Arena is nil, or New did not make it: %w", op, cupool.ErrInvalidHandle)
 }
 
 // Driver returns the device.

@@ -175,13 +175,9 @@ func (n *Allocator) orZero() *Allocator {
 // made fails for an Allocator that no function of this package made.
 func (n *Allocator) made(op string) error {
 	if n == nil || n.c == nil {
-		return noneOf(op)
+		return fmt.Errorf("cupool: native allocator: %s: it is nil, or this package did not make it: %w", op, cupool.ErrInvalidHandle)
 	}
 	return nil
-}
-
-func noneOf(op string) error {
-	return fmt.Errorf("cupool: native allocator: %s: it is nil, or this package did not make it: %w", op, cupool.ErrInvalidHandle)
 }
 
 // begin begins a call of the driver with its pool, which is not destroyed before end.

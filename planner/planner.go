@@ -151,13 +151,9 @@ func (p *Planner) Pool() *cupool.Pool {
 // made fails for a Planner that is nil, or that New did not make.
 func (p *Planner) made(op string) error {
 	if p == nil || p.c == nil {
-		return noneOf(op)
+		return fmt.Errorf("cupool: planner: %s: the Planner is nil, or New did not make it: %w", op, cupool.ErrInvalidHandle)
 	}
 	return nil
-}
-
-func noneOf(op string) error {
-	return fmt.Errorf("cupool: planner: %s: the Planner is nil, or New did not make it: %w", op, cupool.ErrInvalidHandle)
 }
 
 // Driver returns the device.
