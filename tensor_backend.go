@@ -125,7 +125,8 @@ type Engine struct {
 	scopeMu sync.Mutex            // guards the scopes' fields
 	scope   atomic.Pointer[Scope] // the innermost one; nil: none
 
-	life *lifetimes // nil: tensors live until they are freed
+	lifetimes bool        // else tensors live until they are freed
+	freeLater func(Block) // of the allocator, with lifetimes
 
 	lost atomic.Pointer[EngineError] // the first error that could not be returned
 }

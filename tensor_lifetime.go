@@ -21,11 +21,6 @@ import (
 // cleanup queues the block (FreeLater): no lock, no driver. The block's
 // generation tells whether it was freed otherwise in the meantime.
 
-// lifetimes is what only an engine with WithLifetimes has.
-type lifetimes struct {
-	freeLater func(Block)
-}
-
 // owner is the engine of all tensors over one block, and of tensors that tensor
 // makes with the engine of one of them. It is an Engine in all it does.
 type owner struct {
@@ -54,7 +49,7 @@ func (o *owner) Alloc(size int64) (tensor.Memory, error) {
 // checkMaker fails where tensor.New asks for memory that nothing would give back: the
 // engine does not see the tensor, which has an engine that others have, too.
 func (e *Engine) checkMaker(size int64) error {
-	if e.life == nil || size <= 0 || e.captured != nil || e.scope.Load() != nil {
+	if !e.lifetimes || size <= 0 || e.captured != nil || e.scope.Load() != nil {
 		return nil
 	}
 	if maker := operand.FindMaker(); maker != "" {
@@ -65,11 +60,11 @@ func (e *Engine) checkMaker(size int64) error {
 
 // own has the collector care for d, new and without views, and its block.
 func (e *Engine) own(d *tensor.Dense, b Block) {
-	if e.life == nil || b.IsEmpty() || e.captured != nil { // then it is the graph's
+	if !e.lifetimes || b.IsEmpty() || e.captured != nil { // then it is the graph's
 		return
 	}
 	o := &owner{Engine: e, block: b}
-	runtime.AddCleanup(o, e.life.freeLater, b)
+	runtime.AddCleanup(o, e.freeLater, b)
 	runtime.AddCleanup(d, func(*owner) {}, o) // d keeps its owner when it is given another engine
 	operand.SetEngine(d, o)
 }
@@ -104,19 +99,19 @@ func (e *Engine) own(d *tensor.Dense, b Block) {
 // (tensor.DontUsePool): a recycled tensor would hold what it was before. It
 // fails with ErrNotSupported when the allocator has no FreeLater method.
 func WithLifetimes() EngineOption {
-	return func(e *Engine) { e.life = new(lifetimes) }
+	return func(e *Engine) { e.lifetimes = true }
 }
 
 // startLifetimes makes ready what WithLifetimes asks for.
 func (e *Engine) startLifetimes() error {
-	if e.life == nil {
+	if !e.lifetimes {
 		return nil
 	}
 	a, ok := e.a.(interface{ FreeLater(Block) })
 	if !ok {
 		return engineError("new engine", fmt.Errorf("WithLifetimes on an allocator %T without FreeLater: %w", e.a, ErrNotSupported))
 	}
-	e.life.freeLater = a.FreeLater
+	e.freeLater = a.FreeLater
 	if c, ok := e.a.(*Pool); ok {
 		c.dev.pressure.On.Store(true)
 	}
@@ -153,7 +148,7 @@ func (e *Engine) Track(ts ...tensor.Tensor) error {
 	if err := e.made("track"); err != nil {
 		return err
 	}
-	if e.life == nil {
+	if !e.lifetimes {
 		return engineError("track", fmt.Errorf("an engine without WithLifetimes: %w", ErrNotSupported))
 	}
 	for _, t := range ts {
