@@ -161,7 +161,6 @@ func runOnce(ctx context.Context, t *trace.Trace, o Options, look *look) (Result
 type run struct {
 	t       *trace.Trace
 	o       Options
-	dev     cupool.Driver // with its calls counted
 	meter   *meter
 	pool    *cupool.Pool
 	planner *planner.Planner // nil but for backing planned
@@ -178,7 +177,7 @@ type run struct {
 }
 
 func newRun(t *trace.Trace, o Options, dev cupool.Driver, m *meter) (*run, error) {
-	r := &run{t: t, o: o, dev: dev, meter: m, blocks: make([]cupool.Block, t.Blocks), marks: make([]*cupool.Event, t.Marks)}
+	r := &run{t: t, o: o, meter: m, blocks: make([]cupool.Block, t.Blocks), marks: make([]*cupool.Event, t.Marks)}
 	cfg := o.Config
 	cfg.Driver = dev
 	var err error
