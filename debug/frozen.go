@@ -1,7 +1,6 @@
 package debug
 
 import (
-	"io"
 	"slices"
 	"strings"
 	"time"
@@ -45,13 +44,12 @@ func newFrozen(in info, p snapshot.Snapshot) *frozen {
 
 func (f *frozen) info() info { return f.in }
 
-func (f *frozen) stats() cupool.Stats             { return statsOf(f.picture) }
-func (f *frozen) settings() []cupool.Setting      { return []cupool.Setting{} }
-func (f *frozen) writeSnapshot(w io.Writer) error { return snapshot.WriteTorch(w, f.picture) }
-func (f *frozen) writeProfile(w io.Writer) error  { return snapshot.WriteProfile(w, f.picture) }
-func (f *frozen) snapshot() snapshot.Snapshot     { return f.picture }
-func (f *frozen) series(time.Time) *series        { return f.course }
-func (f *frozen) failure(string) *failure         { return nil }
+func (f *frozen) stats() cupool.Stats         { return statsOf(f.picture) }
+func (f *frozen) settings() []cupool.Setting  { return []cupool.Setting{} }
+func (f *frozen) snapshot() snapshot.Snapshot { return f.picture }
+func (f *frozen) whole() snapshot.Snapshot    { return f.picture }
+func (f *frozen) series(time.Time) *series    { return f.course }
+func (f *frozen) failure(string) *failure     { return nil }
 
 // labelsOf counts the blocks of each label.
 func labelsOf(p snapshot.Snapshot) (all []cupool.LabelStats) {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/internal/columns"
+	"github.com/cupool/cupool/snapshot"
 )
 
 //go:embed page
@@ -152,7 +153,7 @@ var views = map[string]view{
 		compressed(w, r, func(w io.Writer) { writeJSON(w, &p) })
 		return nil
 	},
-	"snapshot.pickle": viewPickle,
+	"snapshot.pickle": download("pickle", snapshot.WriteTorch),
 	"blocks": func(w http.ResponseWriter, r *http.Request, of source) error {
 		p := of.snapshot()
 		return reply(w, r, columns.Of(&p))
@@ -160,7 +161,7 @@ var views = map[string]view{
 	"series": viewSeries,
 	"events": viewEvents,
 	"oom":    func(w http.ResponseWriter, r *http.Request, of source) error { return reply(w, r, of.failure(lastOOM)) },
-	"heap":   viewHeap,
+	"heap":   download("pb.gz", snapshot.WriteProfile),
 }
 
 // dear are the views that go through a snapshot.
@@ -357,24 +358,19 @@ func attach(w http.ResponseWriter, of source, kind string) {
 	w.Header().Set("Content-Disposition", fmt.Sprintf(`attachment; filename="cupool-%s.%s"`, name, kind))
 }
 
-func viewPickle(w http.ResponseWriter, _ *http.Request, of source) error {
-	return download(w, of, "pickle", of.writeSnapshot)
-}
-
-func viewHeap(w http.ResponseWriter, _ *http.Request, of source) error {
-	return download(w, of, "pb.gz", of.writeProfile)
-}
-
-// download sends a file that is made before, so that an error can be told.
-func download(w http.ResponseWriter, of source, kind string, write func(io.Writer) error) error {
-	var buf bytes.Buffer
-	if err := write(&buf); err != nil {
-		return err
+// download returns a view that sends a file of what write writes. The file is made before, so
+// that an error can be told.
+func download(kind string, write func(io.Writer, ...snapshot.Snapshot) error) view {
+	return func(w http.ResponseWriter, _ *http.Request, of source) error {
+		var buf bytes.Buffer
+		if err := write(&buf, of.whole()); err != nil {
+			return err
+		}
+		attach(w, of, kind)
+		w.Header().Set("Content-Type", "application/octet-stream")
+		_, _ = w.Write(buf.Bytes()) // the reader is gone
+		return nil
 	}
-	attach(w, of, kind)
-	w.Header().Set("Content-Type", "application/octet-stream")
-	_, _ = w.Write(buf.Bytes()) // the reader is gone
-	return nil
 }
 
 func viewSeries(w http.ResponseWriter, r *http.Request, of source) error {

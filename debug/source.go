@@ -3,7 +3,6 @@ package debug
 import (
 	"errors"
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/cupool/cupool"
@@ -15,10 +14,9 @@ import (
 type source interface {
 	info() info
 	stats() cupool.Stats
-	settings() []cupool.Setting // none of a snapshot
-	writeSnapshot(w io.Writer) error
-	writeProfile(w io.Writer) error
-	snapshot() snapshot.Snapshot
+	settings() []cupool.Setting    // none of a snapshot
+	snapshot() snapshot.Snapshot   // of the pool alone
+	whole() snapshot.Snapshot      // with the private pools of an allocator
 	failure(which string) *failure // the first or the last allocation that failed; nil: none
 	events(after uint64) []snapshot.Event
 	series(now time.Time) *series
@@ -67,12 +65,10 @@ func (l *live) info() info {
 	return in
 }
 
-func (l *live) stats() cupool.Stats             { return l.Stats() }
-func (l *live) settings() []cupool.Setting      { return l.Settings() }
-func (l *live) writeSnapshot(w io.Writer) error { return snapshot.WriteTorch(w, l.all()) }
-func (l *live) writeProfile(w io.Writer) error  { return snapshot.WriteProfile(w, l.all()) }
-func (l *live) snapshot() snapshot.Snapshot     { return l.ring.own.take(poolaccess.Of(l.Pool).Snapshot) }
-func (l *live) all() snapshot.Snapshot          { return l.ring.whole.take(l.Snapshot) }
+func (l *live) stats() cupool.Stats         { return l.Stats() }
+func (l *live) settings() []cupool.Setting  { return l.Settings() }
+func (l *live) snapshot() snapshot.Snapshot { return l.ring.own.take(poolaccess.Of(l.Pool).Snapshot) }
+func (l *live) whole() snapshot.Snapshot    { return l.ring.whole.take(l.Snapshot) }
 
 func (l *live) series(now time.Time) *series { return l.ring.sample(now, l.Stats) }
 
