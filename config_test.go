@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"maps"
 	"math"
-	"math/rand/v2"
 	"os"
 	"strconv"
 	"strings"
@@ -159,43 +158,6 @@ func TestParseDivisions(t *testing.T) {
 	require.ErrorAs(t, err, &ce)
 	require.Equal(t, "divisions", ce.Field)
 	require.Contains(t, ce.Reason, "SIZE:DIVISIONS")
-}
-
-// What PyTorch's test_allocator_settings asks of roundup_power2_divisions, and
-// the formula of its round_size.
-func TestDivisionsRoundAsPyTorch(t *testing.T) {
-	seed := rand.Uint64()
-	t.Log("seed", seed)
-	r := rand.New(rand.NewPCG(seed, 0))
-	for _, text := range []string{"4", "64", "[1:2,2:4,>:8]", "[64:8,128:2,256:4,512:2,1024:4,>:8]"} {
-		d, err := cupool.ParseDivisions(text)
-		require.NoError(t, err)
-		c, _ := pooltest.New(t, 1<<40, func(cfg *cupool.Config) { cfg.Divisions, cfg.MinSplit = d, 512 })
-		for range 300 {
-			size := 1 + r.Int64N(1<<(1+r.IntN(33)))
-			b := pooltest.Alloc(t, c, size, nil)
-			require.Equal(t, torchRound(size, d), c.Stats().LiveBytes, "%s: %d bytes", text, size)
-			require.NoError(t, c.Free(b))
-		}
-	}
-}
-
-// torchRound is PyTorch's round_size, with its floating point.
-func torchRound(size int64, d cupool.Divisions) int64 {
-	quantum := func(n int64) int64 { return (n + 511) / 512 * 512 }
-	if size < 512 {
-		return 512
-	}
-	n := int64(d[min(max(int(math.Floor(math.Log2(float64(size))))-20, 0), 15)])
-	if n <= 1 || size <= 512*n {
-		return quantum(size)
-	}
-	floor := int64(math.Exp2(math.Floor(math.Log2(float64(size)))))
-	if size == floor {
-		return size
-	}
-	step := floor / n
-	return (size + step - 1) / step * step
 }
 
 func TestParseAllocConf(t *testing.T) {
