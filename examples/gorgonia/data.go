@@ -15,7 +15,6 @@ import (
 type samples struct {
 	n      int
 	rows   int  // of each sample
-	width  int  // of a row that goes in
 	varies bool // a sample is another one each time
 
 	// batch returns the samples of an order, as a network wants a batch of so
@@ -40,9 +39,8 @@ func openImages(o *options) (train, test samples, err error) {
 
 func images(b *training.Batcher) samples {
 	return samples{
-		n:     b.Set.N,
-		rows:  1,
-		width: pixels,
+		n:    b.Set.N,
+		rows: 1,
 		batch: func(order []int, size int) (x, y []float32) {
 			b.Order = order
 			x, labels := b.Batch(0, len(order))

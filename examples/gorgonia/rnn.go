@@ -131,9 +131,8 @@ func openText(o *options) (train, test samples, err error) {
 // second ones, and so on.
 func sequences(text []int, steps int) samples {
 	return samples{
-		n:     max(0, len(text)-1) / steps,
-		rows:  steps,
-		width: len(alphabet),
+		n:    max(0, len(text)-1) / steps,
+		rows: steps,
 		batch: func(order []int, size int) (x, y []float32) {
 			n := size * steps * len(alphabet)
 			x, y = make([]float32, n), make([]float32, n)
