@@ -93,7 +93,6 @@ type meter struct {
 	live, peak, total int64
 	failIn            int  // allocations until one fails; 0: none does
 	plain             bool // without the filling, which waits for the device
-	streams           map[cupool.Ptr]*cupool.Stream
 }
 
 func (m *meter) Alloc(n int64, s *cupool.Stream) (cupool.Block, error) {
@@ -108,7 +107,6 @@ func (m *meter) Alloc(n int64, s *cupool.Stream) (cupool.Block, error) {
 	m.live += n
 	m.total += n
 	m.peak = max(m.peak, m.live)
-	m.streams[b.Ptr()] = s
 	m.mu.Unlock()
 	return b, m.poison(b)
 }
@@ -148,9 +146,7 @@ func (m *meter) poison(b cupool.Block) error {
 	if m.plain {
 		return nil
 	}
-	m.mu.Lock()
-	s := m.streams[b.Ptr()]
-	m.mu.Unlock()
+	s := m.StreamOf(b)
 	return errors.Join(s.Memset(b.Ptr(), 0xFF, b.Size()), s.Sync())
 }
 
@@ -167,7 +163,7 @@ func newMeterOn(t testing.TB, d cupool.Driver, opts ...cupool.EngineOption) (*cu
 	a, err := cupool.New(cupool.Config{Driver: d})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, a.Close(), "leaks") })
-	m := &meter{Pool: a, streams: make(map[cupool.Ptr]*cupool.Stream)}
+	m := &meter{Pool: a}
 	e, err := cupool.NewEngine(m, opts...)
 	require.NoError(t, err)
 	return e, m
