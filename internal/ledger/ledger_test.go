@@ -250,22 +250,6 @@ func TestQuiet(t *testing.T) {
 	all(ledgers, func() { require.EqualValues(t, 3, b.Sum(ledgers)[All][Segments].Now()) })
 }
 
-// TestRoomAfterQuiet: a ledger that took memory over raises the peak when it hands
-// out more than there was before, though it had room of its own to spare.
-func TestRoomAfterQuiet(t *testing.T) {
-	b, ledgers := open(2)
-	from, to := ledgers[0], ledgers[1]
-	to.Out(Large, 100, 100)
-	to.Freed(Large, 100, 100) // leaves room for 100 bytes
-	from.Quiet()
-	to.Quiet()
-	from.Out(Large, 60, 60)
-	b.Settle(from, to)
-	to.Out(Large, 90, 90)
-	require.EqualValues(t, 150, b.Peak(Large, OutBytes))
-	require.EqualValues(t, 2, b.Peak(All, OutBlocks))
-}
-
 // TestRoomAfterFree: a block that went out and came back left the room as it was, however
 // its size was rounded, so that the peaks are not looked at again.
 func TestRoomAfterFree(t *testing.T) {
@@ -454,19 +438,6 @@ func TestPeakOfBothKinds(t *testing.T) {
 	out(Large, 2, 1)
 	require.EqualValues(t, 5, b.Peak(All, ActiveBlocks))
 	require.EqualValues(t, 4, b.Peak(All, OutBlocks))
-}
-
-// TestTurns: what one ledger gave back is no part of the peak when another counts.
-func TestTurns(t *testing.T) {
-	b, ledgers := open(2)
-	x, y := ledgers[0], ledgers[1]
-	for range 2 {
-		x.Segment(Large, 100)
-		x.SegmentsGone(Large, 1, 100)
-		y.Segment(Large, 60)
-		y.SegmentsGone(Large, 1, 60)
-	}
-	require.EqualValues(t, 100, b.Peak(Large, ReservedBytes))
 }
 
 // TestLockedLedger: a ledger that changed while another one is the current one is
