@@ -282,20 +282,6 @@ func TestHas(t *testing.T) {
 	require.True(t, p.Has(1000))
 }
 
-func TestLeaveCountsHits(t *testing.T) {
-	p := newPen()
-	id, b, _ := p.put(t, 1000)
-	for gen := range uint64(3) {
-		require.True(t, b.FreeHomed(gen))
-		p.get(1000)
-	}
-	l, ok := p.Leave(id)
-	require.True(t, ok)
-	require.Equal(t, Leaver{id, block.MakeWord(3, block.Live), 3}, l)
-	_, ok = p.Leave(id)
-	require.False(t, ok)
-}
-
 // In whatever order the blocks of a set leave, the slots in use are its first, and the
 // others are found.
 func TestSlotsInUseAreFirst(t *testing.T) {
