@@ -49,9 +49,11 @@ func (s *Solver) launch() error {
 	case momentum:
 		return r.sgd(s.carry).Step(s.eng, s.batch...)
 	case rmsProp:
-		return r.rmsProp().Step(s.eng, s.batch...)
+		o := nn.RMSProp{LearningRate: r.rate, Rho: r.momentum, Epsilon: r.epsilon, WeightDecay: r.decay, Clip: r.clip}
+		return o.Step(s.eng, s.batch...)
 	case adam:
-		return r.adam().Step(s.eng, s.step, s.batch...)
+		o := nn.Adam{LearningRate: r.rate, Beta1: r.beta1, Beta2: r.beta2, Epsilon: r.epsilon, WeightDecay: r.decay}
+		return o.Step(s.eng, s.step, s.batch...)
 	}
 	return nil
 }
@@ -84,14 +86,10 @@ func (s *Solver) shapeOnDevice(p *param) error {
 	if shape.Scale != 1 {
 		c.then(e.MulScalar(g, p.number(shape.Scale), true, tensor.UseUnsafe()))
 	}
-	c.clamp(s, p, shape.Clip)
-	return c.err
-}
-
-func (c *chain) clamp(s *Solver, p *param, limit float64) {
-	if limit != 0 {
-		c.then(s.eng.Clamp(p.device.Grad, p.number(-limit), p.number(limit), tensor.UseUnsafe()))
+	if limit := shape.Clip; limit != 0 {
+		c.then(e.Clamp(g, p.number(-limit), p.number(limit), tensor.UseUnsafe()))
 	}
+	return c.err
 }
 
 // number returns x as the weight's type has it.

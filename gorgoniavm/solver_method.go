@@ -104,24 +104,8 @@ type rule struct {
 	clip         float64 // RMSProp's, which comes later than the others'
 }
 
-func (r *rule) adam() nn.Adam {
-	return nn.Adam{LearningRate: r.rate, Beta1: r.beta1, Beta2: r.beta2, Epsilon: r.epsilon, WeightDecay: r.decay}
-}
-
-func (r *rule) adamOptions() layers.AdamOptions {
-	return layers.AdamOptions{LR: r.rate, Beta1: r.beta1, Beta2: r.beta2, Epsilon: r.epsilon, Decay: r.decay}
-}
-
 func (r *rule) sgd(momentum float64) nn.SGD {
 	return nn.SGD{LearningRate: r.rate, Momentum: momentum}
-}
-
-func (r *rule) rmsProp() nn.RMSProp {
-	return nn.RMSProp{LearningRate: r.rate, Rho: r.momentum, Epsilon: r.epsilon, WeightDecay: r.decay, Clip: r.clip}
-}
-
-func (r *rule) rmsPropOptions() layers.RMSPropOptions {
-	return layers.RMSPropOptions{LR: r.rate, Rho: r.momentum, Epsilon: r.epsilon, Decay: r.decay, Clip: r.clip}
 }
 
 // states returns how many tensors the method remembers of each weight. On a
