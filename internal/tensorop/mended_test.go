@@ -288,9 +288,8 @@ func TestReduceInto(t *testing.T) {
 // of one element.
 func TestSelectsAlongAnyAxis(t *testing.T) {
 	both(t, func(t *testing.T, e *bench) {
-		for from, shape := range map[*[3]int][]int{{1, 0, 1}: {3, 4, 2}, {}: {1, 1}} {
-			testSelects(t, e, shape, from[:])
-		}
+		testSelects(t, e, []int{3, 4, 2}, []int{1, 0, 1})
+		testSelects(t, e, []int{1, 1}, []int{0, 0, 0})
 	})
 }
 
