@@ -489,6 +489,43 @@ func TestNoAddressIsRefused(t *testing.T) {
 	require.NoError(t, c.Close())
 }
 
+// TestHeldAddressIsRefused: a function that returns memory which the pool holds, all of it or a
+// part, has returned no memory. What was there is as before, and goes back once.
+func TestHeldAddressIsRefused(t *testing.T) {
+	for name, off := range map[string]int64{"the same": 0, "its end": 19 * mib, "its beginning": -19 * mib, "below": -20 * mib, "above": 20 * mib} {
+		t.Run(name, func(t *testing.T) {
+			const base = 1 << 40
+			next, freed := cupool.Ptr(base), map[cupool.Ptr]int64{}
+			c := pooltest.Open(t, cupool.Config{})
+			p := pooltest.NewPrivate(t, c, cupool.PoolConfig{
+				Alloc: func(int64) (cupool.Ptr, error) { return next, nil },
+				Free:  func(p cupool.Ptr, size int64) error { freed[p] += size; return nil },
+			})
+			a := pooltest.Alloc(t, p, 20*mib, nil)
+			next = cupool.Ptr(base + off)
+			b, err := p.Alloc(20*mib, nil)
+			want := map[cupool.Ptr]int64{base: 20 * mib}
+			if off%(20*mib) == 0 && off != 0 {
+				require.NoError(t, err)
+				require.NoError(t, p.Free(b))
+				want[next] = 20 * mib
+			} else {
+				require.ErrorIs(t, err, cupool.ErrInvalidRange)
+				require.ErrorContains(t, err, fmt.Sprintf("returned %v, but the pool holds the 20971520 bytes at 0x10000000000", next))
+			}
+			require.NoError(t, c.Check())
+			require.NoError(t, p.Free(a))
+			require.NoError(t, p.EmptyCache())
+			require.Zero(t, p.Stats().All.ReservedBytes.Current)
+			require.Equal(t, want, freed)
+			next = base
+			require.NoError(t, p.Free(pooltest.Alloc(t, p, 20*mib, nil)), "it is free to be used again")
+			require.NoError(t, p.Close())
+			require.NoError(t, c.Close())
+		})
+	}
+}
+
 // As soon as one stream's segment went back, another stream may get the same
 // addresses: nothing of the old must hide the new.
 func TestSegmentsChangeHands(t *testing.T) {

@@ -1,7 +1,9 @@
 package cupool
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -112,35 +114,56 @@ type upstream struct {
 	alloc func(size int64) (Ptr, error)
 	free  func(p Ptr, size int64) error
 
-	mu    sync.Mutex
-	sizes map[Ptr]int64
+	mu   sync.Mutex
+	held []span // by address
+}
+
+// span is memory that an upstream has given.
+type span struct {
+	at   Ptr
+	size int64
 }
 
 func newUpstream(d Driver, alloc func(size int64) (Ptr, error), free func(p Ptr, size int64) error) *upstream {
-	return &upstream{Driver: d, alloc: alloc, free: free, sizes: map[Ptr]int64{}}
+	return &upstream{Driver: d, alloc: alloc, free: free}
 }
 
+// MemAlloc does not give back what overlaps memory that is held, as that may be the same memory.
 func (u *upstream) MemAlloc(size int64) (Ptr, error) {
 	p, err := u.alloc(size)
-	if err != nil {
+	if err != nil || p == 0 {
 		return 0, err
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.sizes[p] = size
+	i := u.find(p)
+	for _, x := range u.held[max(i-1, 0):min(i+1, len(u.held))] {
+		if x.at < p+Ptr(size) && p < x.at+Ptr(x.size) {
+			return 0, fmt.Errorf("the function for memory returned %v, but the pool holds the %d bytes at %v: %w", p, x.size, x.at, ErrInvalidRange)
+		}
+	}
+	u.held = slices.Insert(u.held, i, span{p, size})
 	return p, nil
 }
 
 func (u *upstream) MemFree(p Ptr) error {
 	u.mu.Lock()
-	size := u.sizes[p]
-	delete(u.sizes, p) // another goroutine may be given the address before free returns
+	i := u.find(p)
+	x := u.held[i]
+	u.held = slices.Delete(u.held, i, i+1) // another goroutine may be given the address before free returns
 	u.mu.Unlock()
-	err := u.free(p, size)
+	err := u.free(p, x.size)
 	if err != nil { // it is still there
 		u.mu.Lock()
-		u.sizes[p] = size
-		u.mu.Unlock()
+		defer u.mu.Unlock()
+		i = u.find(p)
+		u.held = slices.Insert(u.held, i, x)
 	}
 	return err
+}
+
+// find returns the place of the memory at an address, or for it. The lock is held.
+func (u *upstream) find(p Ptr) int {
+	i, _ := slices.BinarySearchFunc(u.held, p, func(x span, p Ptr) int { return cmp.Compare(x.at, p) })
+	return i
 }

@@ -38,7 +38,8 @@ type PoolConfig struct {
 	// addresses are multiples of 512 that the device can use. A failing
 	// Alloc that matches ErrOutOfMemory has the pool try to make room, any
 	// other ends the allocation. So does any other address, and 0, with
-	// ErrInvalidRange. They are called with locks held, from any
+	// ErrInvalidRange, and one of memory that the pool holds, which is not
+	// given to Free then. They are called with locks held, from any
 	// goroutine, and must not call the allocator. Virtual memory is not used
 	// with them. nil: the device.
 	Alloc func(size int64) (Ptr, error)
