@@ -316,7 +316,9 @@ CUPOOL_API cupool_status cupool_pool_set_flags(int device, cupool_pool_id pool, 
 
 /* A filter says whether an allocation of a device, on the calling thread and for a stream, is to come from a pool:
  * not 0 for yes. It is called on the allocating thread, before anything else, without locks of cupool but one
- * that cupool_begin and cupool_end wait for: it must not call these two. */
+ * that cupool_begin and cupool_end wait for: it must not call these two. They wait for every filter that is being
+ * called, of any pool and device, and there is no bound while calls of several threads overlap. So a filter compares
+ * what it is given and what it has, and waits for nothing. */
 typedef int (*cupool_filter)(void *user, void *stream);
 
 /* From now until cupool_end, allocations that the filter says yes to come from the pool, and are refused by no
