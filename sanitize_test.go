@@ -682,3 +682,25 @@ func TestGuardKeepsNothing(t *testing.T) {
 }
 
 var errRefused = errors.New("refused")
+
+// TestGuardZeroesTwice: the zeros of a guarded block whose memory the device does not take yet are
+// no writes behind its end.
+func TestGuardZeroesTwice(t *testing.T) {
+	for _, call := range []string{"MemUnmap", "SyncStream"} {
+		d := pooltest.NewWatched(t)
+		c := pooltest.Open(t, cupool.Config{Driver: d, ZeroOnFree: true, Sanitize: cupool.Sanitizers{Guard: true, Canaries: 64, Quarantine: 1 << 20}})
+		b := pooltest.Alloc(t, c, 5000, nil)
+		require.NoError(t, c.Sync())
+		d.FailAlways(call, errRefused)
+		require.NoError(t, c.Free(b))
+		require.NoError(t, testkit.Second(c.ProcessDeferred()))
+		require.Positive(t, d.Failed(call), call)
+		require.NoError(t, c.Check(), call)
+		d.Heal()
+		require.NoError(t, testkit.Second(c.ProcessDeferred()))
+		require.NoError(t, c.Check(), call)
+		require.NoError(t, c.EmptyCache(), call)
+		require.Zero(t, d.Held(), call)
+		require.NoError(t, c.Close())
+	}
+}

@@ -110,6 +110,7 @@ func (q *Queue) check(e *entry) error {
 		return nil
 	}
 	if p.ZeroOnFree {
+		p.note(&p.bare, e.id, e.b) // the canaries go, also where a call fails and it comes here again
 		if err := p.zeroNow(e.b); err != nil {
 			return err
 		}
