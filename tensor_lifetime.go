@@ -3,6 +3,7 @@ package cupool
 import (
 	"fmt"
 	"runtime"
+	"sync"
 	"sync/atomic"
 
 	"gorgonia.org/tensor"
@@ -96,11 +97,16 @@ func (e *Engine) own(d *tensor.Dense, b Block) {
 //     as its views are used.
 //
 // NewEngine turns tensor's recycling of tensors off for the whole program
-// (tensor.DontUsePool): a recycled tensor would hold what it was before. It
-// fails with ErrNotSupported when the allocator has no FreeLater method.
+// (tensor.DontUsePool): a recycled tensor would hold what it was before. Package tensor
+// does not guard that setting, so make the first such engine before other goroutines
+// work with tensors. NewEngine fails with ErrNotSupported when the allocator has no
+// FreeLater method.
 func WithLifetimes() EngineOption {
 	return func(e *Engine) { e.lifetimes = true }
 }
+
+// recycling is turned off once: other goroutines read the setting without a lock.
+var recycling sync.Once
 
 // startLifetimes makes ready what WithLifetimes asks for.
 func (e *Engine) startLifetimes() error {
@@ -115,7 +121,7 @@ func (e *Engine) startLifetimes() error {
 	if c, ok := e.a.(*Pool); ok {
 		c.dev.pressure.On.Store(true)
 	}
-	tensor.DontUsePool()
+	recycling.Do(tensor.DontUsePool)
 	return nil
 }
 

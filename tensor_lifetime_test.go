@@ -116,6 +116,22 @@ func TestLifetimesReturnTensor(t *testing.T) {
 	e.Collect(0)
 }
 
+// TestLifetimesBesideTensors makes engines while another goroutine works with tensors. The race detector tells.
+func TestLifetimesBesideTensors(t *testing.T) {
+	e := newBench(t, false, cupool.WithLifetimes())
+	var others sync.WaitGroup
+	others.Go(func() {
+		for range 100 {
+			tensor.ReturnTensor(tensor.New(tensor.WithBacking([]float64{1, 2})))
+		}
+	})
+	for range 100 {
+		_, err := cupool.NewEngine(e.Pool, cupool.WithLifetimes())
+		require.NoError(t, err)
+	}
+	others.Wait()
+}
+
 func TestTrack(t *testing.T) {
 	mortals(t, func(t *testing.T, e *bench) {
 		x := must(e.Empty(tensor.Float32, 3, 3)).Clone().(*tensor.Dense)
