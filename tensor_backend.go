@@ -68,6 +68,9 @@ import (
 //     MatMul, MatVecMul and Outer with tensor.WithIncr but no WithReuse lose
 //     temporaries, which only a Scope gives back. Engine.Norm and
 //     Engine.Contract do not, and are right where the methods are not.
+//   - The Zero method of *tensor.Dense, and Outer with WithReuse, clear all the memory
+//     that a view spans, with what lies in its gaps. Engine.Zero and Engine.Outer
+//     do not.
 //   - The Inner method of *tensor.Dense fails for a vector with gaps beside one
 //     without. Engine.Inner does not.
 //   - tensor.ReturnTensor does not free pool memory.
