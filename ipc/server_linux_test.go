@@ -247,24 +247,39 @@ func TestServeConn(t *testing.T) {
 	}
 }
 
-// TestOverBeforeHello: who says nothing is not waited for when the context is done, whenever
-// that is.
-func TestOverBeforeHello(t *testing.T) {
-	g := newRig(t, ipc.Config{})
-	over, cancel := context.WithCancel(t.Context())
-	cancel()
-	var all sync.WaitGroup
-	for range 300 {
-		ends := socketpair(t)
-		all.Go(func() { _ = g.server.ServeConn(over, ends[0]) })
+// overAt is a context that is done from the n-th look on, and whose end was told before.
+type overAt struct {
+	context.Context
+	n *int
+}
+
+func (overAt) Done() <-chan struct{} { return nil }
+
+func (o overAt) Err() error {
+	if *o.n--; *o.n > 0 {
+		return nil
 	}
-	ended := make(chan struct{})
-	go func() { defer close(ended); all.Wait() }()
-	select {
-	case <-ended:
-	case <-time.After(ipc.HelloTime / 2):
-		t.Error("a hello is waited for")
-		<-ended
+	return context.Canceled
+}
+
+// TestOverBeforeHello: a context that is done just before the server sets a time for the hello,
+// or takes it back, ends the connection.
+func TestOverBeforeHello(t *testing.T) {
+	for n, says := range map[int][]byte{1: nil, 2: hello(1, os.Getpid())} {
+		g := newRig(t, ipc.Config{})
+		ends := socketpair(t)
+		_, err := ends[1].Write(says)
+		require.NoError(t, err)
+		served := make(chan error, 1)
+		go func() { served <- g.server.ServeConn(overAt{t.Context(), &n}, ends[0]) }()
+		select {
+		case err := <-served:
+			require.NoError(t, err)
+		case <-time.After(ipc.HelloTime / 2):
+			t.Errorf("it is waited for, at look %d", n)
+			require.NoError(t, ends[1].Close())
+			<-served
+		}
 	}
 }
 
