@@ -3,7 +3,9 @@ package dist_test
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -482,6 +484,131 @@ func TestGroupAlone(t *testing.T) {
 			return commtest.First(r.AllReduce(to[0].M, from.M, dist.Sum, r.Stream), r.AllReduce(to[1].M, from.M, dist.Sum, r.Stream))
 		}))
 		require.NoError(t, commtest.First(to[0].Is([]int32{7}), to[1].Is([]int32{7}), from.Free()))
+	})
+}
+
+// TestFailuresAtRandom has a rank of a random program abort, close, or fail by its device. All
+// calls return, and no memory is left.
+func TestFailuresAtRandom(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	for range testkit.Rounds(160) {
+		seed++
+		for _, staging := range []bool{false, true} {
+			failAtRandom(t, seed, staging)
+			if t.Failed() {
+				t.Fatalf("seed %d, staging %v", seed, staging)
+			}
+		}
+	}
+}
+
+// A randomProgram is what all ranks do, each with random numbers of the same seed.
+type randomProgram struct {
+	commtest.Member
+	rnd     *rand.Rand
+	streams [2]*cupool.Stream
+	places  []commtest.Place[int32]
+}
+
+func failAtRandom(t *testing.T, seed uint64, staging bool) {
+	rnd := rand.New(rand.NewPCG(seed, 1))
+	n, steps := 2+rnd.IntN(3), 1+rnd.IntN(12)
+	victim, at, how := rnd.IntN(n), rnd.IntN(steps), rnd.IntN(6)
+	calls := []string{"CopyOut", "CopyIn", "StreamWaitEvent", "RecordEvent", "Copy", "MemAlloc", "QueryEvent"}
+	failing, left := calls[rnd.IntN(len(calls))], int64(1+rnd.IntN(8))
+	var armed atomic.Bool
+	arounds := make([]func(c *hook.Call, do func() error) error, n)
+	arounds[victim] = func(c *hook.Call, do func() error) error {
+		if armed.Load() && c.Name == failing && atomic.AddInt64(&left, -1) == 0 {
+			return errors.New("no luck")
+		}
+		return do()
+	}
+	pools := 0
+	ranks := group(t, n, func(t testing.TB) *cupool.Pool {
+		pools++
+		return newHookedPool(t, staging, &arounds[pools-1])
+	})
+	ends := []func(r commtest.Member){
+		func(r commtest.Member) { _ = r.Abort() },
+		func(r commtest.Member) { _ = r.Close() },
+		func(r commtest.Member) { go r.Abort() },
+		func(r commtest.Member) { go r.Close() },
+	}
+	testkit.Finishes(t, fmt.Sprintf("a call, with seed %d", seed), func() {
+		_ = each(ranks, func(r commtest.Member) error {
+			x := randomProgram{Member: r, rnd: rand.New(rand.NewPCG(seed, 2))}
+			err := x.run(steps, func(step int) {
+				switch {
+				case r.Rank() != victim || step != at:
+				case how < len(ends):
+					ends[how](r)
+				default:
+					armed.Store(true)
+				}
+			})
+			if err != nil {
+				_ = r.Abort() // or the others wait for it
+			}
+			return err
+		})
+		armed.Store(false)
+		_ = each(ranks, func(r commtest.Member) error { return r.Close() })
+	})
+	for _, r := range ranks {
+		require.NoError(t, r.Pool.Sync())
+		require.Zero(t, r.Pool.Stats().LiveBytes)
+	}
+}
+
+// run makes random calls, each after a function has been called with its number.
+func (x *randomProgram) run(steps int, before func(step int)) error {
+	defer func() {
+		for _, p := range x.places {
+			_ = p.Free()
+		}
+	}()
+	s, err := x.Pool.NewStream()
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	x.streams = [2]*cupool.Stream{x.Stream, s}
+	for step := range steps {
+		before(step)
+		if err := x.step(); err != nil {
+			return err
+		}
+	}
+	return errors.Join(x.Stream.Sync(), s.Sync())
+}
+
+func (x *randomProgram) step() error {
+	n, s, other := x.Size(), x.streams[x.rnd.IntN(2)], x.streams[x.rnd.IntN(2)]
+	var m [2]dist.Memory
+	for i := range m {
+		p, err := commtest.NewPlace(x.Member, make([]int32, 12*n))
+		if err != nil {
+			return err
+		}
+		x.places, m[i] = append(x.places, p), p.M
+	}
+	part := m[0]
+	part.Count = 12
+	switch x.rnd.IntN(5) {
+	case 0:
+		return x.AllReduce(m[0], m[0], dist.Sum, s)
+	case 1:
+		return x.AllGather(m[1], part, s)
+	case 2:
+		return x.ReduceScatter(part, m[1], dist.Sum, s)
+	case 3:
+		return x.Group(func() error {
+			return errors.Join(x.Send(m[0], (x.Rank()+1)%n, s), x.Recv(m[1], (x.Rank()+n-1)%n, other))
+		})
+	}
+	return x.Group(func() error {
+		return errors.Join(x.AllReduce(m[0], m[0], dist.Sum, s), x.AllReduce(m[1], m[1], dist.Max, other))
 	})
 }
 
