@@ -26,17 +26,14 @@ func (g *gpu) tell(action C.int, of poolID, p cupool.Ptr, size int64, stream C.u
 }
 
 //export cupoolGoSetCallbacks
-func cupoolGoSetCallbacks(t *C.thread, ordinal C.int, c *C.cupool_callbacks) (st C.cupool_status) {
-	defer caught(t, &st)
-	g, err := of(ordinal)
-	if err != nil {
-		return done(t, err)
-	}
-	var mine *C.cupool_callbacks
-	if c != nil {
-		set := *c
-		mine = &set
-	}
-	g.callbacks.Store(mine)
-	return C.CUPOOL_OK
+func cupoolGoSetCallbacks(t *C.thread, ordinal C.int, c *C.cupool_callbacks) C.cupool_status {
+	return call(t, ordinal, func(g *gpu) error {
+		var mine *C.cupool_callbacks
+		if c != nil {
+			set := *c
+			mine = &set
+		}
+		g.callbacks.Store(mine)
+		return nil
+	})
 }

@@ -357,34 +357,26 @@ func cupoolGoDeviceCount(t *C.thread, count *C.int) (st C.cupool_status) {
 }
 
 //export cupoolGoSettings
-func cupoolGoSettings(t *C.thread, ordinal C.int, text *C.char, size C.size_t, length *C.size_t) (st C.cupool_status) {
-	defer caught(t, &st)
-	g, err := of(ordinal)
-	if err != nil {
-		return done(t, err)
-	}
-	var sb strings.Builder
-	for _, s := range g.root.Settings() {
-		if s.Key == "idle_order" && g.ownOrder {
-			s.Source = cupool.SourceDefault
+func cupoolGoSettings(t *C.thread, ordinal C.int, text *C.char, size C.size_t, length *C.size_t) C.cupool_status {
+	return call(t, ordinal, func(g *gpu) error {
+		var sb strings.Builder
+		for _, s := range g.root.Settings() {
+			if s.Key == "idle_order" && g.ownOrder {
+				s.Source = cupool.SourceDefault
+			}
+			fmt.Fprintf(&sb, "%s:%s (%s)\n", s.Key, s.Value, s.Source)
 		}
-		fmt.Fprintf(&sb, "%s:%s (%s)\n", s.Key, s.Value, s.Source)
-	}
-	if length != nil {
-		*length = C.size_t(sb.Len())
-	}
-	copyText(text, size, sb.String())
-	return C.CUPOOL_OK
+		if length != nil {
+			*length = C.size_t(sb.Len())
+		}
+		copyText(text, size, sb.String())
+		return nil
+	})
 }
 
 //export cupoolGoConfigure
-func cupoolGoConfigure(t *C.thread, ordinal C.int, text *C.char) (st C.cupool_status) {
-	defer caught(t, &st)
-	g, err := of(ordinal)
-	if err == nil {
-		err = g.configure(C.GoString(text))
-	}
-	return done(t, err)
+func cupoolGoConfigure(t *C.thread, ordinal C.int, text *C.char) C.cupool_status {
+	return call(t, ordinal, func(g *gpu) error { return g.configure(C.GoString(text)) })
 }
 
 // configure changes settings while the pool is open.
@@ -417,13 +409,8 @@ func copyText(to *C.char, size C.size_t, text string) {
 }
 
 //export cupoolGoSetLimit
-func cupoolGoSetLimit(t *C.thread, ordinal C.int, bytes C.size_t) (st C.cupool_status) {
-	defer caught(t, &st)
-	g, err := of(ordinal)
-	if err == nil {
-		err = g.bound(bound{bytes: int64(bytes)})
-	}
-	return done(t, err)
+func cupoolGoSetLimit(t *C.thread, ordinal C.int, bytes C.size_t) C.cupool_status {
+	return call(t, ordinal, func(g *gpu) error { return g.bound(bound{bytes: int64(bytes)}) })
 }
 
 //export cupoolGoSetFraction
@@ -447,34 +434,29 @@ func cupoolGoSetFraction(t *C.thread, ordinal C.int, fraction C.double) (st C.cu
 }
 
 //export cupoolGoFraction
-func cupoolGoFraction(t *C.thread, ordinal C.int, fraction *C.double) (st C.cupool_status) {
-	defer caught(t, &st)
-	g, err := of(ordinal)
-	if err == nil {
+func cupoolGoFraction(t *C.thread, ordinal C.int, fraction *C.double) C.cupool_status {
+	return call(t, ordinal, func(g *gpu) error {
 		*fraction = C.double(g.fraction())
-	}
-	return done(t, err)
+		return nil
+	})
 }
 
 //export cupoolGoMemoryInfo
-func cupoolGoMemoryInfo(t *C.thread, ordinal C.int, free, total, largest *C.size_t) (st C.cupool_status) {
-	defer caught(t, &st)
-	g, err := of(ordinal)
-	if err != nil {
-		return done(t, err)
-	}
-	if free != nil || total != nil {
-		f, all, err := g.driver.MemInfo()
-		if err != nil {
-			return done(t, err)
+func cupoolGoMemoryInfo(t *C.thread, ordinal C.int, free, total, largest *C.size_t) C.cupool_status {
+	return call(t, ordinal, func(g *gpu) error {
+		if free != nil || total != nil {
+			f, all, err := g.driver.MemInfo()
+			if err != nil {
+				return err
+			}
+			set(free, f)
+			set(total, all)
 		}
-		set(free, f)
-		set(total, all)
-	}
-	if largest != nil {
-		set(largest, g.root.Stats().LargestFree)
-	}
-	return C.CUPOOL_OK
+		if largest != nil {
+			set(largest, g.root.Stats().LargestFree)
+		}
+		return nil
+	})
 }
 
 func set(to *C.size_t, n int64) {
@@ -484,15 +466,12 @@ func set(to *C.size_t, n int64) {
 }
 
 //export cupoolGoEnablePeer
-func cupoolGoEnablePeer(t *C.thread, ordinal, peer C.int) (st C.cupool_status) {
-	defer caught(t, &st)
-	g, err := of(ordinal)
-	if err != nil {
-		return done(t, err)
-	}
-	p, err := of(peer)
-	if err == nil && g != p {
-		err = g.driver.enablePeer(p.driver)
-	}
-	return done(t, err)
+func cupoolGoEnablePeer(t *C.thread, ordinal, peer C.int) C.cupool_status {
+	return call(t, ordinal, func(g *gpu) error {
+		p, err := of(peer)
+		if err == nil && g != p {
+			err = g.driver.enablePeer(p.driver)
+		}
+		return err
+	})
 }

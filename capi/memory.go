@@ -155,40 +155,29 @@ func cupoolGoForgetStream(t *C.thread, ordinal C.int, stream C.uintptr_t) (st C.
 }
 
 //export cupoolGoWait
-func cupoolGoWait(t *C.thread, ordinal C.int) (st C.cupool_status) {
-	defer caught(t, &st)
-	g, err := of(ordinal)
-	if err == nil {
-		err = g.root.Sync()
-	}
-	return done(t, err)
+func cupoolGoWait(t *C.thread, ordinal C.int) C.cupool_status {
+	return call(t, ordinal, func(g *gpu) error { return g.root.Sync() })
 }
 
 //export cupoolGoCollect
-func cupoolGoCollect(t *C.thread, ordinal C.int, blocks *C.size_t) (st C.cupool_status) {
-	defer caught(t, &st)
-	g, err := of(ordinal)
-	if err != nil {
-		return done(t, err)
-	}
-	total := 0
-	for _, p := range append([]*cupool.Pool{g.root}, g.root.Pools()...) {
-		n, e := p.ProcessDeferred()
-		total += n
-		err = errors.Join(err, unlessCaptured(e))
-	}
-	set(blocks, int64(total))
-	return done(t, err)
+func cupoolGoCollect(t *C.thread, ordinal C.int, blocks *C.size_t) C.cupool_status {
+	return call(t, ordinal, func(g *gpu) (err error) {
+		total := 0
+		for _, p := range append([]*cupool.Pool{g.root}, g.root.Pools()...) {
+			n, e := p.ProcessDeferred()
+			total += n
+			err = errors.Join(err, unlessCaptured(e))
+		}
+		set(blocks, int64(total))
+		return err
+	})
 }
 
 //export cupoolGoReserve
-func cupoolGoReserve(t *C.thread, ordinal C.int, size C.size_t, stream C.uintptr_t) (st C.cupool_status) {
-	defer caught(t, &st)
-	g, err := of(ordinal)
-	if err == nil {
-		err = g.allocating(t, stream, func(s *cupool.Stream) error { return g.root.Reserve(int64(size), s) })
-	}
-	return done(t, err)
+func cupoolGoReserve(t *C.thread, ordinal C.int, size C.size_t, stream C.uintptr_t) C.cupool_status {
+	return call(t, ordinal, func(g *gpu) error {
+		return g.allocating(t, stream, func(s *cupool.Stream) error { return g.root.Reserve(int64(size), s) })
+	})
 }
 
 //export cupoolGoAllocAt

@@ -324,57 +324,46 @@ func (g *gpu) idOf(made *cupool.Pool) poolID {
 }
 
 //export cupoolGoPoolCreate
-func cupoolGoPoolCreate(t *C.thread, ordinal C.int, id C.cupool_pool_id, c *C.cupool_pool_config) (st C.cupool_status) {
-	defer caught(t, &st)
-	g, err := of(ordinal)
-	if err == nil {
-		err = g.create(idOf(id), settingsOfPool(c))
-	}
-	return done(t, err)
+func cupoolGoPoolCreate(t *C.thread, ordinal C.int, id C.cupool_pool_id, c *C.cupool_pool_config) C.cupool_status {
+	return call(t, ordinal, func(g *gpu) error { return g.create(idOf(id), settingsOfPool(c)) })
 }
 
 //export cupoolGoPoolNamed
-func cupoolGoPoolNamed(t *C.thread, ordinal C.int, name *C.char, c *C.cupool_pool_config, id *C.cupool_pool_id) (st C.cupool_status) {
-	defer caught(t, &st)
-	g, err := of(ordinal)
-	if err != nil {
-		return done(t, err)
-	}
-	set := settingsOfPool(c)
-	set.name = C.GoString(name)
-	if set.name == "" {
-		return done(t, faultf(C.CUPOOL_ERROR_INVALID, "the name of a pool is empty"))
-	}
-	if err := set.check(); err != nil {
-		return done(t, err)
-	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	of, ok := g.named[set.name]
-	if !ok {
-		g.names++
-		of = poolID{namedPools, g.names}
-		g.named[set.name] = of
-		g.createLocked(of, set)
-	}
-	*id = of.c()
-	return C.CUPOOL_OK
+func cupoolGoPoolNamed(t *C.thread, ordinal C.int, name *C.char, c *C.cupool_pool_config, id *C.cupool_pool_id) C.cupool_status {
+	return call(t, ordinal, func(g *gpu) error {
+		set := settingsOfPool(c)
+		set.name = C.GoString(name)
+		if set.name == "" {
+			return faultf(C.CUPOOL_ERROR_INVALID, "the name of a pool is empty")
+		}
+		if err := set.check(); err != nil {
+			return err
+		}
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		of, ok := g.named[set.name]
+		if !ok {
+			g.names++
+			of = poolID{namedPools, g.names}
+			g.named[set.name] = of
+			g.createLocked(of, set)
+		}
+		*id = of.c()
+		return nil
+	})
 }
 
 //export cupoolGoPoolSetFlags
-func cupoolGoPoolSetFlags(t *C.thread, ordinal C.int, id C.cupool_pool_id, flags C.unsigned) (st C.cupool_status) {
-	defer caught(t, &st)
-	g, err := of(ordinal)
-	if err != nil {
-		return done(t, err)
-	}
-	p, err := g.find(idOf(id))
-	if err != nil {
-		return done(t, err)
-	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return done(t, p.addFlags(flags))
+func cupoolGoPoolSetFlags(t *C.thread, ordinal C.int, id C.cupool_pool_id, flags C.unsigned) C.cupool_status {
+	return call(t, ordinal, func(g *gpu) error {
+		p, err := g.find(idOf(id))
+		if err != nil {
+			return err
+		}
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		return p.addFlags(flags)
+	})
 }
 
 // addFlags adds flags to a pool's, with gpu.mu held. Of the two that exclude each other the new
@@ -403,27 +392,19 @@ func (p *pool) addFlags(flags C.unsigned) error {
 }
 
 //export cupoolGoPoolRelease
-func cupoolGoPoolRelease(t *C.thread, ordinal C.int, id C.cupool_pool_id) (st C.cupool_status) {
-	defer caught(t, &st)
-	g, err := of(ordinal)
-	if err == nil {
-		err = g.release(idOf(id))
-	}
-	return done(t, err)
+func cupoolGoPoolRelease(t *C.thread, ordinal C.int, id C.cupool_pool_id) C.cupool_status {
+	return call(t, ordinal, func(g *gpu) error { return g.release(idOf(id)) })
 }
 
 //export cupoolGoPoolUseCount
-func cupoolGoPoolUseCount(t *C.thread, ordinal C.int, id C.cupool_pool_id, count *C.int) (st C.cupool_status) {
-	defer caught(t, &st)
-	g, err := of(ordinal)
-	if err != nil {
-		return done(t, err)
-	}
-	g.mu.RLock()
-	defer g.mu.RUnlock()
-	*count = 0
-	if p := g.pools[idOf(id)]; p != nil {
-		*count = C.int(p.uses)
-	}
-	return C.CUPOOL_OK
+func cupoolGoPoolUseCount(t *C.thread, ordinal C.int, id C.cupool_pool_id, count *C.int) C.cupool_status {
+	return call(t, ordinal, func(g *gpu) error {
+		g.mu.RLock()
+		defer g.mu.RUnlock()
+		*count = 0
+		if p := g.pools[idOf(id)]; p != nil {
+			*count = C.int(p.uses)
+		}
+		return nil
+	})
 }

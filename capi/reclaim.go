@@ -11,38 +11,35 @@ import (
 )
 
 //export cupoolGoTrim
-func cupoolGoTrim(t *C.thread, ordinal C.int, id C.cupool_pool_id, keep C.size_t, released *C.size_t) (st C.cupool_status) {
-	defer caught(t, &st)
-	g, err := of(ordinal)
-	if err != nil {
-		return done(t, err)
-	}
-	list, err := g.chosen(idOf(id))
-	if err != nil {
-		return done(t, err)
-	}
-	if keep == 0 {
-		g.syncs.Add(1)
-	}
-	before := g.reserved(list)
-	for _, m := range list {
-		if idOf(id) == everyPool && m.kept {
-			continue
+func cupoolGoTrim(t *C.thread, ordinal C.int, id C.cupool_pool_id, keep C.size_t, released *C.size_t) C.cupool_status {
+	return call(t, ordinal, func(g *gpu) error {
+		list, err := g.chosen(idOf(id))
+		if err != nil {
+			return err
 		}
 		if keep == 0 {
-			err = errors.Join(err, unlessCaptured(m.unlessGone(m.made.EmptyCache())))
-			continue
+			g.syncs.Add(1)
 		}
-		over := g.reserved(list) - int64(min(keep, math.MaxInt64))
-		if over <= 0 {
-			break
+		before := g.reserved(list)
+		for _, m := range list {
+			if idOf(id) == everyPool && m.kept {
+				continue
+			}
+			if keep == 0 {
+				err = errors.Join(err, unlessCaptured(m.unlessGone(m.made.EmptyCache())))
+				continue
+			}
+			over := g.reserved(list) - int64(min(keep, math.MaxInt64))
+			if over <= 0 {
+				break
+			}
+			_, e := m.made.Trim(max(0, m.made.Stats().All.ReservedBytes.Current-over))
+			err = errors.Join(err, unlessCaptured(m.unlessGone(e)))
 		}
-		_, e := m.made.Trim(max(0, m.made.Stats().All.ReservedBytes.Current-over))
-		err = errors.Join(err, unlessCaptured(m.unlessGone(e)))
-	}
-	set(released, max(0, before-g.reserved(list)))
-	g.sweep()
-	return done(t, err)
+		set(released, max(0, before-g.reserved(list)))
+		g.sweep()
+		return err
+	})
 }
 
 // unlessCaptured drops the error of memory that stays, as it waits for a stream that is captured.
@@ -69,52 +66,46 @@ func (g *gpu) reserved(list []member) (n int64) {
 }
 
 //export cupoolGoSleep
-func cupoolGoSleep(t *C.thread, ordinal C.int, id C.cupool_pool_id, contents C.int) (st C.cupool_status) {
-	defer caught(t, &st)
-	g, err := of(ordinal)
-	if err != nil {
-		return done(t, err)
-	}
-	var keep func(cupool.Block) bool
-	switch contents {
-	case C.CUPOOL_DROP:
-	case C.CUPOOL_KEEP:
-		keep = func(cupool.Block) bool { return true }
-	default:
-		return done(t, faultf(C.CUPOOL_ERROR_INVALID, "contents are kept (1) or dropped (0), not %d", int(contents)))
-	}
-	if p, _ := g.find(idOf(id)); p != nil { // one from which nothing was allocated yet sleeps, too
-		if _, err := g.private(p.id); err != nil {
-			return done(t, err)
+func cupoolGoSleep(t *C.thread, ordinal C.int, id C.cupool_pool_id, contents C.int) C.cupool_status {
+	return call(t, ordinal, func(g *gpu) error {
+		var keep func(cupool.Block) bool
+		switch contents {
+		case C.CUPOOL_DROP:
+		case C.CUPOOL_KEEP:
+			keep = func(cupool.Block) bool { return true }
+		default:
+			return faultf(C.CUPOOL_ERROR_INVALID, "contents are kept (1) or dropped (0), not %d", int(contents))
 		}
-	}
-	list, err := g.chosen(idOf(id))
-	if err != nil {
-		return done(t, err)
-	}
-	for _, m := range list {
-		if idOf(id) == everyPool && m.kept {
-			continue
+		if p, _ := g.find(idOf(id)); p != nil { // one from which nothing was allocated yet sleeps, too
+			if _, err := g.private(p.id); err != nil {
+				return err
+			}
 		}
-		e := m.unlessGone(m.made.Sleep(keep))
-		if idOf(id) == everyPool && !errors.Is(e, errCaptured) && (errors.Is(e, cupool.ErrAsleep) || m.of != nil && errors.Is(e, cupool.ErrNotSupported)) {
-			continue
+		list, err := g.chosen(idOf(id))
+		if err != nil {
+			return err
 		}
-		err = errors.Join(err, e)
-	}
-	return done(t, err)
+		for _, m := range list {
+			if idOf(id) == everyPool && m.kept {
+				continue
+			}
+			e := m.unlessGone(m.made.Sleep(keep))
+			if idOf(id) == everyPool && !errors.Is(e, errCaptured) && (errors.Is(e, cupool.ErrAsleep) || m.of != nil && errors.Is(e, cupool.ErrNotSupported)) {
+				continue
+			}
+			err = errors.Join(err, e)
+		}
+		return err
+	})
 }
 
 //export cupoolGoWake
-func cupoolGoWake(t *C.thread, ordinal C.int, id C.cupool_pool_id) (st C.cupool_status) {
-	defer caught(t, &st)
-	g, err := of(ordinal)
-	if err != nil {
-		return done(t, err)
-	}
-	list, err := g.chosen(idOf(id))
-	for _, m := range list {
-		err = errors.Join(err, m.unlessGone(m.made.Wake()))
-	}
-	return done(t, err)
+func cupoolGoWake(t *C.thread, ordinal C.int, id C.cupool_pool_id) C.cupool_status {
+	return call(t, ordinal, func(g *gpu) error {
+		list, err := g.chosen(idOf(id))
+		for _, m := range list {
+			err = errors.Join(err, m.unlessGone(m.made.Wake()))
+		}
+		return err
+	})
 }

@@ -79,58 +79,52 @@ func dup(fd int) (int, error) {
 const mostPieces = 1 << 30
 
 //export cupoolGoImport
-func cupoolGoImport(t *C.thread, ordinal C.int, skip, size C.size_t, pieces *C.cupool_piece, count C.size_t, p *C.uintptr_t) (st C.cupool_status) {
-	defer caught(t, &st)
-	g, err := of(ordinal)
-	if err != nil {
-		return done(t, err)
-	}
-	s, err := g.driver.sharing()
-	if err != nil {
-		return done(t, err)
-	}
-	if count > mostPieces {
-		return done(t, faultf(C.CUPOOL_ERROR_INVALID, "no range is of %d pieces", uint64(count)))
-	}
-	r := device.SharedRange{Skip: int64(skip), Size: int64(size)}
-	defer r.Close()
-	for _, piece := range unsafe.Slice(pieces, int(count)) {
-		x := device.SharedPiece{Size: int64(piece.size)}
-		name := *(*[64]byte)(unsafe.Pointer(&piece.name))
-		switch {
-		case piece.fd == C.CUPOOL_BY_FABRIC:
-			x.Fabric = name
-		case piece.fd == -1:
-			x.Name = name
-		case piece.fd < 0:
-			return done(t, faultf(C.CUPOOL_ERROR_INVALID, "a piece of %d bytes has the descriptor %d", uint64(piece.size), int(piece.fd)))
-		default:
-			fd, err := dup(int(piece.fd))
-			if err != nil {
-				return done(t, err)
-			}
-			x.File = os.NewFile(uintptr(fd), "memory")
+func cupoolGoImport(t *C.thread, ordinal C.int, skip, size C.size_t, pieces *C.cupool_piece, count C.size_t, p *C.uintptr_t) C.cupool_status {
+	return call(t, ordinal, func(g *gpu) error {
+		s, err := g.driver.sharing()
+		if err != nil {
+			return err
 		}
-		r.Pieces = append(r.Pieces, x)
-	}
-	defer relaxed()()
-	at, err := s.ImportRange(r)
-	*p = C.uintptr_t(at)
-	runtime.KeepAlive(r)
-	return done(t, err)
+		if count > mostPieces {
+			return faultf(C.CUPOOL_ERROR_INVALID, "no range is of %d pieces", uint64(count))
+		}
+		r := device.SharedRange{Skip: int64(skip), Size: int64(size)}
+		defer r.Close()
+		for _, piece := range unsafe.Slice(pieces, int(count)) {
+			x := device.SharedPiece{Size: int64(piece.size)}
+			name := *(*[64]byte)(unsafe.Pointer(&piece.name))
+			switch {
+			case piece.fd == C.CUPOOL_BY_FABRIC:
+				x.Fabric = name
+			case piece.fd == -1:
+				x.Name = name
+			case piece.fd < 0:
+				return faultf(C.CUPOOL_ERROR_INVALID, "a piece of %d bytes has the descriptor %d", uint64(piece.size), int(piece.fd))
+			default:
+				fd, err := dup(int(piece.fd))
+				if err != nil {
+					return err
+				}
+				x.File = os.NewFile(uintptr(fd), "memory")
+			}
+			r.Pieces = append(r.Pieces, x)
+		}
+		defer relaxed()()
+		at, err := s.ImportRange(r)
+		*p = C.uintptr_t(at)
+		runtime.KeepAlive(r)
+		return err
+	})
 }
 
 //export cupoolGoUnimport
-func cupoolGoUnimport(t *C.thread, ordinal C.int, p C.uintptr_t) (st C.cupool_status) {
-	defer caught(t, &st)
-	g, err := of(ordinal)
-	if err != nil {
-		return done(t, err)
-	}
-	s, err := g.driver.sharing()
-	if err == nil {
-		defer relaxed()()
-		err = s.CloseRange(ptr(p))
-	}
-	return done(t, err)
+func cupoolGoUnimport(t *C.thread, ordinal C.int, p C.uintptr_t) C.cupool_status {
+	return call(t, ordinal, func(g *gpu) error {
+		s, err := g.driver.sharing()
+		if err == nil {
+			defer relaxed()()
+			err = s.CloseRange(ptr(p))
+		}
+		return err
+	})
 }

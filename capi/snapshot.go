@@ -130,32 +130,29 @@ func (x *visit) events(pools []member) {
 }
 
 //export cupoolGoSnapshot
-func cupoolGoSnapshot(t *C.thread, ordinal C.int, id C.cupool_pool_id, v *C.cupool_visitor) (st C.cupool_status) {
-	defer caught(t, &st)
-	g, err := of(ordinal)
-	if err != nil {
-		return done(t, err)
-	}
-	list, err := g.chosen(idOf(id))
-	if err != nil {
-		return done(t, err)
-	}
-	x := visit{v: v, texts: texts{}}
-	defer x.texts.free()
-	for _, m := range list {
-		s := poolaccess.Of(m.made).Snapshot()
-		for i := range s.Segments {
-			for _, blocks := range stretches(&s.Segments[i]) {
-				if !x.segment(m.id, &s.Segments[i], blocks) {
-					return C.CUPOOL_OK
+func cupoolGoSnapshot(t *C.thread, ordinal C.int, id C.cupool_pool_id, v *C.cupool_visitor) C.cupool_status {
+	return call(t, ordinal, func(g *gpu) error {
+		list, err := g.chosen(idOf(id))
+		if err != nil {
+			return err
+		}
+		x := visit{v: v, texts: texts{}}
+		defer x.texts.free()
+		for _, m := range list {
+			s := poolaccess.Of(m.made).Snapshot()
+			for i := range s.Segments {
+				for _, blocks := range stretches(&s.Segments[i]) {
+					if !x.segment(m.id, &s.Segments[i], blocks) {
+						return nil
+					}
 				}
 			}
 		}
-	}
-	if v.event != nil {
-		x.events(list)
-	}
-	return C.CUPOOL_OK
+		if v.event != nil {
+			x.events(list)
+		}
+		return nil
+	})
 }
 
 // takenOf returns the snapshots of a device, or of all that are open.

@@ -172,140 +172,122 @@ func (g *gpu) emptyAccount(id poolID) (a account, err error) {
 }
 
 //export cupoolGoStats
-func cupoolGoStats(t *C.thread, ordinal C.int, id C.cupool_pool_id, to *C.cupool_stats) (st C.cupool_status) {
-	defer caught(t, &st)
-	g, err := of(ordinal)
-	if err != nil {
-		return done(t, err)
-	}
-	var a account
-	switch idOf(id) {
-	case everyPool:
-		g.sweep()
-		a = g.total()
-	case poolID{}:
-		a = g.accountSince(g.root, &g.books.main)
-	default:
-		list, err := g.chosen(idOf(id))
-		if err != nil {
-			return done(t, err)
-		}
-		for i, m := range list {
-			b := g.accountSince(m.made, &m.of.base)
-			if i == 0 {
-				a = b
-			} else {
-				a.add(&b)
+func cupoolGoStats(t *C.thread, ordinal C.int, id C.cupool_pool_id, to *C.cupool_stats) C.cupool_status {
+	return call(t, ordinal, func(g *gpu) error {
+		var a account
+		switch idOf(id) {
+		case everyPool:
+			g.sweep()
+			a = g.total()
+		case poolID{}:
+			a = g.accountSince(g.root, &g.books.main)
+		default:
+			list, err := g.chosen(idOf(id))
+			if err != nil {
+				return err
+			}
+			for i, m := range list {
+				b := g.accountSince(m.made, &m.of.base)
+				if i == 0 {
+					a = b
+				} else {
+					a.add(&b)
+				}
+			}
+			if list == nil { // nothing was allocated yet
+				if a, err = g.emptyAccount(idOf(id)); err != nil {
+					return err
+				}
 			}
 		}
-		if list == nil { // nothing was allocated yet
-			if a, err = g.emptyAccount(idOf(id)); err != nil {
-				return done(t, err)
-			}
-		}
-	}
-	a.struct_size = to.struct_size
-	*to = C.cupool_stats(a)
-	return C.CUPOOL_OK
+		a.struct_size = to.struct_size
+		*to = C.cupool_stats(a)
+		return nil
+	})
 }
 
 //export cupoolGoResetPeaks
-func cupoolGoResetPeaks(t *C.thread, ordinal C.int) (st C.cupool_status) {
-	defer caught(t, &st)
-	g, err := of(ordinal)
-	if err != nil {
-		return done(t, err)
-	}
-	g.sweep() // what is gone has no current values
-	for _, m := range g.members() {
-		poolaccess.Of(m.made).Flush()
-		m.made.ResetPeak()
-	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for i := range g.books.past.stats() {
-		g.books.past.stats()[i].peak = 0
-	}
-	return C.CUPOOL_OK
+func cupoolGoResetPeaks(t *C.thread, ordinal C.int) C.cupool_status {
+	return call(t, ordinal, func(g *gpu) error {
+		g.sweep() // what is gone has no current values
+		for _, m := range g.members() {
+			poolaccess.Of(m.made).Flush()
+			m.made.ResetPeak()
+		}
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		for i := range g.books.past.stats() {
+			g.books.past.stats()[i].peak = 0
+		}
+		return nil
+	})
 }
 
 //export cupoolGoResetAccumulated
-func cupoolGoResetAccumulated(t *C.thread, ordinal C.int) (st C.cupool_status) {
-	defer caught(t, &st)
-	g, err := of(ordinal)
-	if err != nil {
-		return done(t, err)
-	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.books.base, g.books.main = g.totalLocked(), accountOf(g.root)
-	for _, m := range g.membersLocked()[1:] {
-		m.of.base = accountOf(m.made)
-	}
-	return C.CUPOOL_OK
+func cupoolGoResetAccumulated(t *C.thread, ordinal C.int) C.cupool_status {
+	return call(t, ordinal, func(g *gpu) error {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.books.base, g.books.main = g.totalLocked(), accountOf(g.root)
+		for _, m := range g.membersLocked()[1:] {
+			m.of.base = accountOf(m.made)
+		}
+		return nil
+	})
 }
 
 //export cupoolGoLastOOM
-func cupoolGoLastOOM(t *C.thread, ordinal C.int, to *C.cupool_oom) (st C.cupool_status) {
-	defer caught(t, &st)
-	g, err := of(ordinal)
-	if err != nil {
-		return done(t, err)
-	}
-	e := g.root.LastOOM()
-	if e == nil {
-		return done(t, faultf(C.CUPOOL_ERROR_NOT_FOUND, "device %d has refused nothing", g.ordinal))
-	}
-	n := func(v int64) C.int64_t { return C.int64_t(v) }
-	*to = C.cupool_oom{struct_size: to.struct_size, requested: n(e.Requested), rounded: n(e.Rounded), live: n(e.Live), pending: n(e.Pending),
-		cached: n(e.Cached), largest_free: n(e.LargestFree), reserved: n(e.Reserved), other_pools: n(e.OtherPools),
-		device_free: n(e.DeviceFree), device_total: n(e.DeviceTotal), limit: n(e.Limit), time: n(e.Time.UnixNano())}
-	return C.CUPOOL_OK
+func cupoolGoLastOOM(t *C.thread, ordinal C.int, to *C.cupool_oom) C.cupool_status {
+	return call(t, ordinal, func(g *gpu) error {
+		e := g.root.LastOOM()
+		if e == nil {
+			return faultf(C.CUPOOL_ERROR_NOT_FOUND, "device %d has refused nothing", g.ordinal)
+		}
+		n := func(v int64) C.int64_t { return C.int64_t(v) }
+		*to = C.cupool_oom{struct_size: to.struct_size, requested: n(e.Requested), rounded: n(e.Rounded), live: n(e.Live), pending: n(e.Pending),
+			cached: n(e.Cached), largest_free: n(e.LargestFree), reserved: n(e.Reserved), other_pools: n(e.OtherPools),
+			device_free: n(e.DeviceFree), device_total: n(e.DeviceTotal), limit: n(e.Limit), time: n(e.Time.UnixNano())}
+		return nil
+	})
 }
 
 //export cupoolGoForgetLabels
-func cupoolGoForgetLabels(t *C.thread, ordinal C.int) (st C.cupool_status) {
-	defer caught(t, &st)
-	g, err := of(ordinal)
-	if err != nil {
-		return done(t, err)
-	}
-	for _, m := range g.members() {
-		m.made.ForgetLabels()
-	}
-	g.labeled.Clear() // they are made again when they are used
-	return C.CUPOOL_OK
+func cupoolGoForgetLabels(t *C.thread, ordinal C.int) C.cupool_status {
+	return call(t, ordinal, func(g *gpu) error {
+		for _, m := range g.members() {
+			m.made.ForgetLabels()
+		}
+		g.labeled.Clear() // they are made again when they are used
+		return nil
+	})
 }
 
 //export cupoolGoLabels
-func cupoolGoLabels(t *C.thread, ordinal C.int, visit *C.label_visit) (st C.cupool_status) {
-	defer caught(t, &st)
-	g, err := of(ordinal)
-	if err != nil {
-		return done(t, err)
-	}
-	sums := map[string]*cupool.LabelStats{}
-	var order []string
-	for _, m := range g.members() {
-		for _, l := range m.made.Stats().Labels {
-			if s := sums[l.Label]; s != nil {
-				sum(&s.Blocks, l.Blocks)
-				sum(&s.Bytes, l.Bytes)
-				continue
+func cupoolGoLabels(t *C.thread, ordinal C.int, visit *C.label_visit) C.cupool_status {
+	return call(t, ordinal, func(g *gpu) error {
+		sums := map[string]*cupool.LabelStats{}
+		var order []string
+		for _, m := range g.members() {
+			for _, l := range m.made.Stats().Labels {
+				if s := sums[l.Label]; s != nil {
+					sum(&s.Blocks, l.Blocks)
+					sum(&s.Bytes, l.Bytes)
+					continue
+				}
+				sums[l.Label] = &l
+				order = append(order, l.Label)
 			}
-			sums[l.Label] = &l
-			order = append(order, l.Label)
 		}
-	}
-	slices.Sort(order)
-	for _, name := range order {
-		s := sums[name]
-		text := newText(name)
-		l := C.cupool_label_stats{label: text.c, blocks: statOf(s.Blocks), bytes: statOf(s.Bytes)}
-		C.cupool_call_label(visit, &l)
-		text.free()
-	}
-	return C.CUPOOL_OK
+		slices.Sort(order)
+		for _, name := range order {
+			s := sums[name]
+			text := newText(name)
+			l := C.cupool_label_stats{label: text.c, blocks: statOf(s.Blocks), bytes: statOf(s.Bytes)}
+			C.cupool_call_label(visit, &l)
+			text.free()
+		}
+		return nil
+	})
 }
 
 // sum adds the statistics of a label in another pool.
@@ -317,23 +299,18 @@ func sum(to *cupool.Stat, s cupool.Stat) {
 }
 
 //export cupoolGoHistoryStart
-func cupoolGoHistoryStart(t *C.thread, ordinal C.int, events, sample C.size_t) (st C.cupool_status) {
-	defer caught(t, &st)
-	g, err := of(ordinal)
-	if err == nil {
-		err = g.root.StartHistory(cupool.History{Events: int(min(events, 1<<30)), SampleBytes: int64(min(sample, 1<<62))})
-	}
-	return done(t, err)
+func cupoolGoHistoryStart(t *C.thread, ordinal C.int, events, sample C.size_t) C.cupool_status {
+	return call(t, ordinal, func(g *gpu) error {
+		return g.root.StartHistory(cupool.History{Events: int(min(events, 1<<30)), SampleBytes: int64(min(sample, 1<<62))})
+	})
 }
 
 //export cupoolGoHistoryStop
-func cupoolGoHistoryStop(t *C.thread, ordinal C.int) (st C.cupool_status) {
-	defer caught(t, &st)
-	g, err := of(ordinal)
-	if err == nil {
+func cupoolGoHistoryStop(t *C.thread, ordinal C.int) C.cupool_status {
+	return call(t, ordinal, func(g *gpu) error {
 		g.root.StopHistory()
-	}
-	return done(t, err)
+		return nil
+	})
 }
 
 //export cupoolGoHistoryEnabled
