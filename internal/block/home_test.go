@@ -160,26 +160,6 @@ func TestFreeAtOnce(t *testing.T) {
 	}
 }
 
-// A block is taken once, however many try.
-func TestTakeAtOnce(t *testing.T) {
-	for gen := range uint64(2_000) {
-		b := atHome(gen)
-		require.True(t, b.FreeHomed(gen))
-		took := make(chan bool)
-		for range 3 {
-			go func() { ok, _ := take(b); took <- ok }()
-		}
-		n := 0
-		for range 3 {
-			if <-took {
-				n++
-			}
-		}
-		require.Equal(t, 1, n)
-		require.Equal(t, MakeWord(gen+1, Live|Homed), b.Word())
-	}
-}
-
 // A block is taken as often as its Stay says, and then once more by TakeLast.
 func TestStay(t *testing.T) {
 	for _, gen := range []uint64{0, 1<<32 - 2, 1<<56 - 9} {

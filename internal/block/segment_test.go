@@ -46,16 +46,6 @@ func (a *arena) release(id ID) (n, bytes int64) {
 	return n, bytes
 }
 
-func TestSegmentBegin(t *testing.T) {
-	a := newArena(t, 20<<20)
-	b := a.tab.At(a.First)
-	require.Equal(t, a.Base, b.Addr())
-	require.EqualValues(t, 3, b.Owner())
-	require.True(t, a.IsWhollyFree(a.tab))
-	require.Equal(t, "[Free 20M]", a.Layout(a.tab))
-	require.NoError(t, a.Check(a.tab, sizeclass.Quantum))
-}
-
 func TestSegmentSplitAndCoalesce(t *testing.T) {
 	for name, tc := range map[string]struct {
 		frees       string // of the blocks a, b, c, in order
