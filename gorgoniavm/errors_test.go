@@ -32,9 +32,7 @@ func TestNewErrors(t *testing.T) {
 }
 
 // own adds an operation of the test's to the chain, between cube and sum.
-func (c *chain) own(op *ownOp) *G.Node {
-	return G.Must(G.ApplyOp(op, c.cube, c.x))
-}
+func (c *chain) own(op *ownOp) { G.Must(G.ApplyOp(op, c.cube, c.x)) }
 
 func TestRunErrors(t *testing.T) {
 	for _, c := range []struct {

@@ -78,9 +78,9 @@ func (d device) vm(t testing.TB, g *G.ExprGraph, e *cupool.Engine, opts ...gorgo
 }
 
 // bound is vm for a model, whose gradients are bound. It is closed at the end of the test.
-func (d device) bound(t testing.TB, m *model, e *cupool.Engine, opts ...gorgoniavm.Option) *gorgoniavm.VM {
+func (d device) bound(t testing.TB, m *model, e *cupool.Engine) *gorgoniavm.VM {
 	t.Helper()
-	return open(t, m, e, slices.Concat(d.options, opts)...)
+	return open(t, m, e, d.options...)
 }
 
 // meter is an allocator that counts bytes as requested, fails when it is told

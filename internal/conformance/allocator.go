@@ -360,7 +360,7 @@ func subjectStreamClosed(a *subject) {
 
 // blockError checks that an error is a *BlockError of a reason that names
 // the address, and what it prints.
-func blockError(t *testing.T, err, reason error, p cupool.Ptr) *cupool.BlockError {
+func blockError(t *testing.T, err, reason error, p cupool.Ptr) {
 	t.Helper()
 	var e *cupool.BlockError
 	require.ErrorAs(t, err, &e)
@@ -368,5 +368,4 @@ func blockError(t *testing.T, err, reason error, p cupool.Ptr) *cupool.BlockErro
 	require.Equal(t, p, e.Ptr)
 	require.Contains(t, err.Error(), p.String())
 	require.Contains(t, err.Error(), reason.Error())
-	return e
 }

@@ -101,10 +101,10 @@ func (r *runner) useBuffer() {
 		r.wrote(b, value, s, ok)
 	case 2:
 		data := make([]byte, n)
-		r.readTo(b, buf, s, data, func() error { return buf.CopyTo(data) })
+		r.readTo(b, s, data, func() error { return buf.CopyTo(data) })
 	case 3:
 		i := k % n
-		r.readTo(b, buf, s, nil, func() error {
+		r.readTo(b, s, nil, func() error {
 			part, err := buf.View(i, n)
 			if err != nil {
 				return err
@@ -132,7 +132,7 @@ func (r *runner) useBuffer() {
 }
 
 // readTo reads a buffer on a stream.
-func (r *runner) readTo(b *Block, buf *cupool.Buffer[byte], s *Stream, data []byte, read func() error) {
+func (r *runner) readTo(b *Block, s *Stream, data []byte, read func() error) {
 	if !r.comeAfter(b, s) {
 		return
 	}
@@ -154,7 +154,7 @@ func (r *runner) bufferOn(b *Block, s *Stream) {
 	}
 	r.judge("Buffer.Free of a view", view.Free(), &reasons{[]error{cupool.ErrInteriorPointer}, true})
 	data := make([]byte, view.Len())
-	r.readTo(b, view, s, data, func() (err error) {
+	r.readTo(b, s, data, func() (err error) {
 		got, err := view.ToHost()
 		copy(data, got)
 		return err

@@ -39,7 +39,7 @@ func Misuse(t *testing.T, r Member, foreign *cupool.Stream) {
 		}
 	}
 	require.ErrorIs(t, r.Group(nil), cupool.ErrInvalidHandle)
-	for name, bad := range outside(t, r, m) {
+	for name, bad := range outside(t, m) {
 		for call, err := range callsOf(r, bad) {
 			require.Error(t, err, "%s, %s", call, name)
 			require.NotErrorIs(t, err, dist.ErrRank, "%s, %s", call, name)
@@ -57,7 +57,7 @@ func Misuse(t *testing.T, r Member, foreign *cupool.Stream) {
 
 // outside are memories that are not all inside the buffer m, or inside no block of the rank's
 // device.
-func outside(t *testing.T, r Member, m dist.Memory) map[string]dist.Memory {
+func outside(t *testing.T, m dist.Memory) map[string]dist.Memory {
 	t.Helper()
 	bad := map[string]dist.Memory{}
 	byHand := dist.Memory{Ptr: m.Ptr, Count: m.Count, Type: m.Type}
