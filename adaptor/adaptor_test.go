@@ -15,6 +15,7 @@ import (
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/adaptor"
 	"github.com/cupool/cupool/internal/simdev"
+	"github.com/cupool/cupool/internal/testkit/pooltest"
 	"github.com/cupool/cupool/internal/trace"
 )
 
@@ -32,9 +33,7 @@ func newPool(t *testing.T, change ...func(*cupool.Config)) *cupool.Pool {
 
 func alloc(t *testing.T, a cupool.Allocator, size int64) cupool.Block {
 	t.Helper()
-	b, err := a.Alloc(size, nil)
-	require.NoError(t, err)
-	return b
+	return pooltest.Alloc(t, a, size, nil)
 }
 
 // failedFrees are frees that must not count.

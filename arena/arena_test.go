@@ -15,6 +15,7 @@ import (
 	"github.com/cupool/cupool/internal/simdev"
 	"github.com/cupool/cupool/internal/sizeclass"
 	"github.com/cupool/cupool/internal/testkit"
+	"github.com/cupool/cupool/internal/testkit/pooltest"
 )
 
 const mib = 1 << 20
@@ -51,9 +52,7 @@ func overflowing(cfg *arena.Config) { cfg.Overflow = true }
 
 func alloc(t *testing.T, a cupool.Allocator, size int64) cupool.Block {
 	t.Helper()
-	b, err := a.Alloc(size, nil)
-	require.NoError(t, err)
-	return b
+	return pooltest.Alloc(t, a, size, nil)
 }
 
 func TestArena(t *testing.T) {

@@ -7,12 +7,13 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/devices"
+	"github.com/cupool/cupool/internal/testkit/pooltest"
 )
 
 func TestLookup(t *testing.T) {
 	s := hosts(t, 3)
 	for i, c := range s.Pools() {
-		b := alloc(t, c, mib, nil)
+		b := pooltest.Alloc(t, c, mib, nil)
 		at, err := s.Lookup(b.Ptr() + 5)
 		require.NoError(t, err)
 		require.Equal(t, devices.Found{Block: b, Pool: c, Device: i}, at)
@@ -22,7 +23,7 @@ func TestLookup(t *testing.T) {
 		require.ErrorContains(t, err, s.Pool(i).Driver().Name())
 		require.Zero(t, c.Stats().LiveBytes)
 
-		b = alloc(t, c, mib, nil)
+		b = pooltest.Alloc(t, c, mib, nil)
 		require.NoError(t, s.FreePtr(b.Ptr(), mib))
 		require.Zero(t, c.Stats().LiveBytes)
 	}
@@ -30,7 +31,7 @@ func TestLookup(t *testing.T) {
 
 func TestMisuse(t *testing.T) {
 	s, other := hosts(t, 2), hosts(t, 1)
-	mine, foreign := alloc(t, s.Pool(1), 4096, nil), alloc(t, other.Pool(0), 4096, nil)
+	mine, foreign := pooltest.Alloc(t, s.Pool(1), 4096, nil), pooltest.Alloc(t, other.Pool(0), 4096, nil)
 	st := other.Pool(0).DefaultStream()
 	var e *cupool.BlockError
 	fails := func(err, reason error, words string) {
@@ -78,17 +79,17 @@ func TestRecordStream(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := hosts(t, 2)
-			mine, st := s.Pool(0), newStream(t, s.Pool(1))
-			b := alloc(t, mine, mib, nil)
+			mine, st := s.Pool(0), pooltest.NewStream(t, s.Pool(1))
+			b := pooltest.Alloc(t, mine, mib, nil)
 			release := hold(t, st)
 			require.NoError(t, st.Memset(b.Ptr(), 1, mib), "peer access is on")
 			require.NoError(t, free(s, b, st))
 			require.Equal(t, int64(mib), mine.Stats().PendingBytes)
-			other := alloc(t, mine, mib, nil)
+			other := pooltest.Alloc(t, mine, mib, nil)
 			require.NotEqual(t, b.Ptr(), other.Ptr())
 			release()
 			require.NoError(t, s.Sync())
-			again := alloc(t, mine, mib, nil)
+			again := pooltest.Alloc(t, mine, mib, nil)
 			require.Equal(t, b.Ptr(), again.Ptr())
 			require.NoError(t, s.Free(again))
 			require.NoError(t, s.Free(other))
@@ -99,10 +100,10 @@ func TestRecordStream(t *testing.T) {
 // TestRecordClosedStream: what a closed stream was given is done.
 func TestRecordClosedStream(t *testing.T) {
 	s := hosts(t, 2)
-	st := newStream(t, s.Pool(1))
-	b := alloc(t, s.Pool(0), mib, nil)
+	st := pooltest.NewStream(t, s.Pool(1))
+	b := pooltest.Alloc(t, s.Pool(0), mib, nil)
 	require.NoError(t, st.Close())
 	require.NoError(t, s.FreeOn(b, st))
 	require.Zero(t, s.Pool(0).Stats().PendingBytes)
-	require.NoError(t, s.FreeOn(alloc(t, s.Pool(0), mib, nil), nil))
+	require.NoError(t, s.FreeOn(pooltest.Alloc(t, s.Pool(0), mib, nil), nil))
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/devices"
 	"github.com/cupool/cupool/internal/testkit"
+	"github.com/cupool/cupool/internal/testkit/pooltest"
 )
 
 // TestCopyOrder copies from a device whose stream is busy: the copy waits, and the
@@ -20,13 +21,13 @@ import (
 func TestCopyOrder(t *testing.T) {
 	for _, noPeers := range []bool{false, true} {
 		s := opened(t, devices.Config{NoPeers: noPeers}, 2, "host:64MiB")
-		from, to := newStream(t, s.Pool(0)), newStream(t, s.Pool(1))
-		src, dst := alloc(t, s.Pool(0), mib, from), alloc(t, s.Pool(1), mib, to)
+		from, to := pooltest.NewStream(t, s.Pool(0)), pooltest.NewStream(t, s.Pool(1))
+		src, dst := pooltest.Alloc(t, s.Pool(0), mib, from), pooltest.Alloc(t, s.Pool(1), mib, to)
 		release := hold(t, from)
 		require.NoError(t, from.Memset(src.Ptr(), 5, mib))
 		require.NoError(t, s.Copy(dst.Ptr()+100, src.Ptr()+50, 1000, to, from))
 		require.NoError(t, s.Free(src))
-		again := alloc(t, s.Pool(0), mib, from) // the same memory, for later work
+		again := pooltest.Alloc(t, s.Pool(0), mib, from) // the same memory, for later work
 		require.Equal(t, src.Ptr(), again.Ptr())
 		require.NoError(t, from.Memset(again.Ptr(), 9, mib))
 		release()
@@ -42,9 +43,9 @@ func TestCopyOrder(t *testing.T) {
 // once.
 func TestCopyStreams(t *testing.T) {
 	s := hosts(t, 3)
-	src, dst := alloc(t, s.Pool(0), mib, nil), alloc(t, s.Pool(1), mib, nil)
+	src, dst := pooltest.Alloc(t, s.Pool(0), mib, nil), pooltest.Alloc(t, s.Pool(1), mib, nil)
 	require.NoError(t, s.Pool(0).DefaultStream().Memset(src.Ptr(), 3, mib))
-	from, to := newStream(t, s.Pool(0)), newStream(t, s.Pool(2))
+	from, to := pooltest.NewStream(t, s.Pool(0)), pooltest.NewStream(t, s.Pool(2))
 	require.NoError(t, from.WaitStream(nil))
 	release := hold(t, to)
 	require.NoError(t, s.Copy(dst.Ptr(), src.Ptr(), mib, to, from))
@@ -62,8 +63,8 @@ func TestCopyStreams(t *testing.T) {
 
 func TestCopyErrors(t *testing.T) {
 	s, other := hosts(t, 2), hosts(t, 1)
-	a, b, c := alloc(t, s.Pool(0), 4096, nil), alloc(t, s.Pool(1), 4096, nil), alloc(t, other.Pool(0), 4096, nil)
-	closed := newStream(t, s.Pool(1))
+	a, b, c := pooltest.Alloc(t, s.Pool(0), 4096, nil), pooltest.Alloc(t, s.Pool(1), 4096, nil), pooltest.Alloc(t, other.Pool(0), 4096, nil)
+	closed := pooltest.NewStream(t, s.Pool(1))
 	require.NoError(t, closed.Close())
 	is := func(err, reason error) {
 		t.Helper()
@@ -119,7 +120,7 @@ func TestRandom(t *testing.T) {
 func testRandom(t *testing.T, s *devices.Set, seed uint64, goroutines, rounds int) {
 	var streams [][]*cupool.Stream
 	for _, c := range s.Pools() {
-		streams = append(streams, []*cupool.Stream{c.DefaultStream(), newStream(t, c), newStream(t, c)})
+		streams = append(streams, []*cupool.Stream{c.DefaultStream(), pooltest.NewStream(t, c), pooltest.NewStream(t, c)})
 	}
 	var wg sync.WaitGroup
 	errs := make(chan error, goroutines)

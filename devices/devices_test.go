@@ -11,6 +11,7 @@ import (
 	"github.com/cupool/cupool/devices"
 	"github.com/cupool/cupool/internal/cudalibs"
 	"github.com/cupool/cupool/internal/testkit"
+	"github.com/cupool/cupool/internal/testkit/pooltest"
 )
 
 const mib = 1 << 20
@@ -39,20 +40,6 @@ func opened(t testing.TB, cfg devices.Config, n int, name string) *devices.Set {
 			require.NoError(t, err)
 		}
 	})
-	return s
-}
-
-func alloc(t testing.TB, c *cupool.Pool, size int64, s *cupool.Stream) cupool.Block {
-	t.Helper()
-	b, err := c.Alloc(size, s)
-	require.NoError(t, err)
-	return b
-}
-
-func newStream(t testing.TB, c *cupool.Pool) *cupool.Stream {
-	t.Helper()
-	s, err := c.NewStream()
-	require.NoError(t, err)
 	return s
 }
 
@@ -137,7 +124,7 @@ func breakSecond(i int, pool *cupool.Config) {
 
 func TestClose(t *testing.T) {
 	s := hosts(t, 2)
-	b := alloc(t, s.Pool(1), mib, nil)
+	b := pooltest.Alloc(t, s.Pool(1), mib, nil)
 	err := s.Close()
 	var leak *cupool.LeakError
 	require.ErrorAs(t, err, &leak)
@@ -173,7 +160,7 @@ func requireClosedBut(t *testing.T, s *devices.Set, d cupool.Driver) {
 // TestCloseLate closes a set while work of one device is not done.
 func TestCloseLate(t *testing.T) {
 	s := opened(t, devices.Config{Pool: cupool.Config{WaitTimeout: 1}}, 3, "host:64MiB")
-	st := newStream(t, s.Pool(1))
+	st := pooltest.NewStream(t, s.Pool(1))
 	release := hold(t, st)
 	var late *cupool.WaitError
 	require.ErrorAs(t, s.Sync(), &late)
@@ -195,7 +182,7 @@ func TestCloseLate(t *testing.T) {
 // released.
 func TestCloseHeld(t *testing.T) {
 	s := hosts(t, 2)
-	b := alloc(t, s.Pool(1), mib, nil)
+	b := pooltest.Alloc(t, s.Pool(1), mib, nil)
 	release, err := s.Pool(1).Hold(b)
 	require.NoError(t, err)
 	for range 2 {
@@ -213,8 +200,8 @@ func TestCloseOrder(t *testing.T) {
 	for i := range 2 {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			s := hosts(t, 2)
-			a, st := s.Pool(i), newStream(t, s.Pool(1-i))
-			b := alloc(t, a, 8*mib, nil)
+			a, st := s.Pool(i), pooltest.NewStream(t, s.Pool(1-i))
+			b := pooltest.Alloc(t, a, 8*mib, nil)
 			for range 16 {
 				require.NoError(t, st.Memset(b.Ptr(), 7, 8*mib))
 			}

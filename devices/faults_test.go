@@ -12,6 +12,7 @@ import (
 	"github.com/cupool/cupool/devices"
 	"github.com/cupool/cupool/internal/hostdev"
 	"github.com/cupool/cupool/internal/leaks"
+	"github.com/cupool/cupool/internal/testkit/pooltest"
 )
 
 var errFault = errors.New("a fault")
@@ -121,7 +122,7 @@ func TestUnreachable(t *testing.T) {
 	s, err := devices.New(devices.Config{}, all...)
 	require.NoError(t, err)
 	require.Equal(t, []devices.Pair{{From: 0, To: 2, Err: f.err}}, s.Unreachable())
-	src, dst := alloc(t, s.Pool(2), 4096, nil), alloc(t, s.Pool(0), 4096, nil)
+	src, dst := pooltest.Alloc(t, s.Pool(2), 4096, nil), pooltest.Alloc(t, s.Pool(0), 4096, nil)
 	st := s.Pool(0).DefaultStream()
 	require.ErrorIs(t, st.Memset(src.Ptr(), 1, 4096), cupool.ErrInvalidRange)
 	require.NoError(t, s.Copy(dst.Ptr(), src.Ptr(), 4096, nil, nil))
@@ -136,7 +137,7 @@ func TestNoPeersAtAll(t *testing.T) {
 	s, err := devices.New(devices.Config{}, struct{ cupool.Driver }{all[0]}, struct{ cupool.Driver }{all[1]})
 	require.NoError(t, err)
 	require.Len(t, s.Unreachable(), 2)
-	b := alloc(t, s.Pool(0), 4096, nil)
+	b := pooltest.Alloc(t, s.Pool(0), 4096, nil)
 	require.ErrorIs(t, s.RecordStream(b, s.Pool(1).DefaultStream()), cupool.ErrForeignStream)
 	require.ErrorIs(t, s.Copy(b.Ptr(), b.Ptr(), 1, nil, s.Pool(1).DefaultStream()), cupool.ErrForeignStream)
 	require.NoError(t, s.Free(b))
@@ -156,8 +157,8 @@ func TestCopyFails(t *testing.T) {
 			f, all := faultyHosts(t, 2)
 			s, err := devices.New(devices.Config{}, all...)
 			require.NoError(t, err)
-			from, to := newStream(t, s.Pool(0)), newStream(t, s.Pool(1))
-			src, dst := alloc(t, s.Pool(0), 8*mib, from), alloc(t, s.Pool(1), 8*mib, to)
+			from, to := pooltest.NewStream(t, s.Pool(0)), pooltest.NewStream(t, s.Pool(1))
+			src, dst := pooltest.Alloc(t, s.Pool(0), 8*mib, from), pooltest.Alloc(t, s.Pool(1), 8*mib, to)
 			require.NoError(t, from.Memset(src.Ptr(), 1, 8*mib))
 			f.left = map[string]int{x.call: x.nth}
 			require.ErrorIs(t, s.Copy(dst.Ptr(), src.Ptr(), 8*mib, to, from), errFault)
@@ -176,7 +177,7 @@ func TestRecordFails(t *testing.T) {
 	f, all := faultyHosts(t, 2)
 	s, err := devices.New(devices.Config{}, all...)
 	require.NoError(t, err)
-	b, st := alloc(t, s.Pool(0), 4096, nil), newStream(t, s.Pool(1))
+	b, st := pooltest.Alloc(t, s.Pool(0), 4096, nil), pooltest.NewStream(t, s.Pool(1))
 	for _, call := range []string{"NewStream", "RecordEvent", "StreamWaitPeerEvent"} {
 		f.left = map[string]int{call: 0}
 		require.ErrorIs(t, s.FreeOn(b, st), errFault, call)

@@ -13,6 +13,7 @@ import (
 	"github.com/cupool/cupool/internal/fakecuda"
 	"github.com/cupool/cupool/internal/testkit"
 	"github.com/cupool/cupool/internal/testkit/gputest"
+	"github.com/cupool/cupool/internal/testkit/pooltest"
 )
 
 // These tests run on whatever CUDA driver is loaded: the stand-in of
@@ -65,7 +66,7 @@ func TestGPUKernels(t *testing.T) {
 			value, checks := uint32(0), 0
 			wrong := make([]cupool.Block, s.Len()) // counts of wrong words, by device
 			for i, c := range s.Pools() {
-				wrong[i] = alloc(t, c, 512, nil)
+				wrong[i] = pooltest.Alloc(t, c, 512, nil)
 				require.NoError(t, c.DefaultStream().Memset(wrong[i].Ptr(), 0, 512))
 			}
 			for range testkit.Rounds(32) {
@@ -74,7 +75,7 @@ func TestGPUKernels(t *testing.T) {
 						value++
 						checks++
 						own, far := c.DefaultStream(), s.Pool(j).DefaultStream()
-						b := alloc(t, c, size, own)
+						b := pooltest.Alloc(t, c, size, own)
 						require.NoError(t, ks[i].Fill(uintptr(own.Handle()), uintptr(b.Ptr()), size, value))
 						if i != j {
 							require.NoError(t, far.WaitStream(own))
@@ -114,7 +115,7 @@ func TestGPUReach(t *testing.T) {
 			reached := func(i, j int, when string, blocks ...cupool.Block) {
 				t.Helper()
 				own, far := s.Pool(i).DefaultStream(), s.Pool(j).DefaultStream()
-				wrong := alloc(t, s.Pool(i), 512, own)
+				wrong := pooltest.Alloc(t, s.Pool(i), 512, own)
 				require.NoError(t, own.Memset(wrong.Ptr(), 0, 512))
 				require.NoError(t, far.WaitStream(own))
 				for _, b := range blocks {
@@ -133,11 +134,11 @@ func TestGPUReach(t *testing.T) {
 					if i == j {
 						continue
 					}
-					first := alloc(t, c, mib/2, nil)
+					first := pooltest.Alloc(t, c, mib/2, nil)
 					reached(i, j, "mapped before", first)
 					var grown []cupool.Block
 					for size := 2 * unit; size <= 16*unit; size *= 2 {
-						grown = append(grown, alloc(t, c, size, nil))
+						grown = append(grown, pooltest.Alloc(t, c, size, nil))
 					}
 					reached(i, j, "grown", append(grown, first)...)
 					for k, b := range grown {
@@ -149,7 +150,7 @@ func TestGPUReach(t *testing.T) {
 					_, err := c.Trim(0)
 					require.NoError(t, err)
 					reached(i, j, "trimmed", grown[1], grown[3], first)
-					again := alloc(t, c, 12*unit, nil)
+					again := pooltest.Alloc(t, c, 12*unit, nil)
 					reached(i, j, "grown again", again, grown[1])
 					if err := c.Sleep(nil); pool.Backing == cupool.BackingVMM {
 						require.NoError(t, err)
@@ -204,7 +205,7 @@ func TestGPUFailures(t *testing.T) {
 		for _, call := range []string{"cuMemcpyPeerAsync", "cuEventRecord", "cuStreamWaitEvent"} {
 			fakecuda.Reset()
 			s := gpus(t, devices.Config{Pool: pool}, 2)
-			src, dst := alloc(t, s.Pool(0), mib, nil), alloc(t, s.Pool(1), mib, nil)
+			src, dst := pooltest.Alloc(t, s.Pool(0), mib, nil), pooltest.Alloc(t, s.Pool(1), mib, nil)
 			fakecuda.Fail(call, 1, 999, 1)
 			require.ErrorContains(t, s.Copy(dst.Ptr(), src.Ptr(), mib, nil, nil), call, name)
 			require.NoError(t, s.Copy(dst.Ptr(), src.Ptr(), mib, nil, nil))

@@ -9,6 +9,7 @@ import (
 	"github.com/cupool/cupool/devices"
 	"github.com/cupool/cupool/internal/simdev"
 	"github.com/cupool/cupool/internal/testkit/handletest"
+	"github.com/cupool/cupool/internal/testkit/pooltest"
 )
 
 // Handles that are nil, zero or of another set are errors, everywhere.
@@ -32,11 +33,11 @@ func TestHandlesOfNothing(t *testing.T) {
 	require.Nil(t, s.Pool(-1))
 	require.Nil(t, s.Pool(2))
 
-	b := alloc(t, s.Pool(0), mib, nil)
-	closed := newStream(t, s.Pool(1))
+	b := pooltest.Alloc(t, s.Pool(0), mib, nil)
+	closed := pooltest.NewStream(t, s.Pool(1))
 	require.NoError(t, closed.Close())
 	foreign := hosts(t, 1)
-	other := alloc(t, foreign.Pool(0), mib, nil)
+	other := pooltest.Alloc(t, foreign.Pool(0), mib, nil)
 	for _, st := range []*cupool.Stream{new(cupool.Stream), foreign.Pool(0).DefaultStream()} {
 		require.ErrorIs(t, s.RecordStream(b, st), cupool.ErrForeignStream)
 		require.ErrorIs(t, s.FreeOn(b, st), cupool.ErrForeignStream)
@@ -57,7 +58,7 @@ func TestHandlesOfNothing(t *testing.T) {
 func TestCopyBounds(t *testing.T) {
 	s := hosts(t, 2)
 	const size = 1 << 10
-	a, b := alloc(t, s.Pool(0), size, nil), alloc(t, s.Pool(1), size, nil)
+	a, b := pooltest.Alloc(t, s.Pool(0), size, nil), pooltest.Alloc(t, s.Pool(1), size, nil)
 	const most = 1<<63 - 1
 	for _, at := range []cupool.Ptr{0, 1, size - 1} {
 		for _, n := range []int64{size + 1, most, most - 1, most - size, most - size + 1, -1, -most, -most - 1, size - int64(at) + 1} {

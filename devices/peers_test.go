@@ -8,6 +8,7 @@ import (
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/cuda"
 	"github.com/cupool/cupool/devices"
+	"github.com/cupool/cupool/internal/testkit/pooltest"
 )
 
 // TestPeers: work of every device touches the memory of every other one, unless
@@ -18,7 +19,7 @@ func TestPeers(t *testing.T) {
 		require.Empty(t, s.Unreachable())
 		for i, a := range s.Pools() {
 			for j, b := range s.Pools() {
-				x := alloc(t, b, 4096, nil)
+				x := pooltest.Alloc(t, b, 4096, nil)
 				err := a.DefaultStream().Memset(x.Ptr(), 1, 4096)
 				require.Equal(t, i == j || !noPeers, err == nil, "%d, %d: %v", i, j, err)
 				require.NoError(t, s.FreeOn(x, a.DefaultStream()))
@@ -37,18 +38,18 @@ func shareTest(t *testing.T, s *devices.Set, d cupool.Driver) {
 	want := make([]byte, mib)
 	for round := range 8 {
 		for i, c := range s.Pools() {
-			st := newStream(t, c)
-			b := alloc(t, pool, mib, nil)
+			st := pooltest.NewStream(t, c)
+			b := pooltest.Alloc(t, pool, mib, nil)
 			at, err := s.Lookup(b.Ptr() + 1)
 			require.NoError(t, err)
 			require.Equal(t, devices.Found{Block: b, Pool: pool, Device: -1}, at)
 			require.NoError(t, st.WaitStream(pool.DefaultStream()))
-			far := alloc(t, c, mib, st)
+			far := pooltest.Alloc(t, c, mib, st)
 			require.NoError(t, st.Memset(far.Ptr(), byte(round+i), mib))
 			require.NoError(t, st.Copy(b.Ptr(), far.Ptr(), mib))
 			require.NoError(t, s.Copy(far.Ptr(), b.Ptr(), mib, st, st))
 			require.NoError(t, s.FreeOn(b, st))
-			again := alloc(t, pool, mib, nil) // another one, unless st is done
+			again := pooltest.Alloc(t, pool, mib, nil) // another one, unless st is done
 			require.NoError(t, pool.DefaultStream().Memset(again.Ptr(), 99, mib))
 			require.NoError(t, st.CopyOut(want, far.Ptr()))
 			for k := 0; k < mib; k += 4093 {
@@ -68,9 +69,9 @@ func TestShare(t *testing.T) {
 	shareTest(t, s, d)
 	pool := s.Shared()[0]
 
-	st := newStream(t, s.Pool(1))
+	st := pooltest.NewStream(t, s.Pool(1))
 	release := hold(t, st)
-	b := alloc(t, pool, mib, nil)
+	b := pooltest.Alloc(t, pool, mib, nil)
 	require.NoError(t, s.FreeOn(b, st))
 	require.Equal(t, int64(mib), pool.Stats().PendingBytes)
 	require.Equal(t, int64(mib), s.Stats().Shared[0].PendingBytes)

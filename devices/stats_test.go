@@ -8,6 +8,7 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/devices"
+	"github.com/cupool/cupool/internal/testkit/pooltest"
 )
 
 func TestStats(t *testing.T) {
@@ -19,9 +20,9 @@ func TestStats(t *testing.T) {
 			pool.Limit = 32 * mib
 		}
 	}}, 2, "host:64MiB")
-	a := alloc(t, s.Pool(0), 3*mib, nil)
+	a := pooltest.Alloc(t, s.Pool(0), 3*mib, nil)
 	require.NoError(t, s.Free(a))
-	b := alloc(t, s.Pool(1), 5*mib, nil)
+	b := pooltest.Alloc(t, s.Pool(1), 5*mib, nil)
 	st := s.Stats()
 	require.Len(t, st.Devices, 2)
 	require.Empty(t, st.Shared)

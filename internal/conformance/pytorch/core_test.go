@@ -11,6 +11,7 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/internal/simdev"
+	"github.com/cupool/cupool/internal/testkit/pooltest"
 )
 
 // The checklist that PyTorch's tests of its CUDA caching allocator make
@@ -146,7 +147,7 @@ func TestPyTorchAddressesInRandomOrder(t *testing.T) {
 				live = append(live[:i], live[i+1:]...)
 				continue
 			}
-			b := allocate(t, c, 1+int64(ops.IntN(400_000)), nil)
+			b := pooltest.Alloc(t, c, 1+int64(ops.IntN(400_000)), nil)
 			live = append(live, b)
 			base := b.Ptr() &^ (2<<20 - 1)
 			fmt.Fprintf(&where, "%d+%d ", d.order[base], b.Ptr()-base)

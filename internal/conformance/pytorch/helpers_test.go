@@ -14,24 +14,10 @@ const mib = 1 << 20
 
 var backings = pooltest.Backings
 
-func allocate(t *testing.T, c *cupool.Pool, size int64, s *cupool.Stream) cupool.Block {
-	t.Helper()
-	b, err := c.Alloc(size, s)
-	require.NoError(t, err)
-	return b
-}
-
 func allocateAndFree(t *testing.T, c *cupool.Pool, size int64) cupool.Ptr {
-	b := allocate(t, c, size, nil)
+	b := pooltest.Alloc(t, c, size, nil)
 	require.NoError(t, c.Free(b))
 	return b.Ptr()
-}
-
-func newPrivate(t *testing.T, c *cupool.Pool, cfg cupool.PoolConfig) *cupool.Pool {
-	t.Helper()
-	p, err := c.NewPool(cfg)
-	require.NoError(t, err)
-	return p
 }
 
 // slow submits work to a stream that ends when release is called.

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/testkit/pooltest"
 )
 
 // The parts "OOM/limits" and "Streams" of the checklist in core_test.go.
@@ -73,7 +74,7 @@ func raisesOOM(t *testing.T, change func(*cupool.Config)) {
 					require.NoError(t, c.Free(b))
 				}
 			}
-			b := allocate(t, c, total-2<<20, nil)
+			b := pooltest.Alloc(t, c, total-2<<20, nil)
 			require.NoError(t, c.Free(b))
 		}
 	}, change)
@@ -85,7 +86,7 @@ func TestPyTorchPerProcessMemoryFraction(t *testing.T) {
 	const total = int64(1 << 30)
 	backings(t, total, func(t *testing.T, c *cupool.Pool) {
 		require.Equal(t, total/2, c.Stats().Limit)
-		b := allocate(t, c, total*499/1000, nil)
+		b := pooltest.Alloc(t, c, total*499/1000, nil)
 		require.NoError(t, c.Free(b))
 		require.NoError(t, c.EmptyCache())
 		_, err := c.Alloc(total/2+1, nil)
@@ -93,7 +94,7 @@ func TestPyTorchPerProcessMemoryFraction(t *testing.T) {
 		require.ErrorAs(t, err, &oom)
 		require.Equal(t, total/2, oom.Limit)
 		require.Contains(t, err.Error(), "of a limit of 512 MiB")
-		b = allocate(t, c, total/2, nil)
+		b = pooltest.Alloc(t, c, total/2, nil)
 		require.NoError(t, c.Free(b))
 	}, func(cfg *cupool.Config) { cfg.Fraction = 0.5 })
 }

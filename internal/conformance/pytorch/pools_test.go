@@ -11,6 +11,7 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/internal/testkit"
+	"github.com/cupool/cupool/internal/testkit/pooltest"
 )
 
 // The part "MemPool" of the checklist in core_test.go. A MemPool is a private
@@ -74,7 +75,7 @@ func (u *counted) free(p cupool.Ptr, size int64) error {
 func newCounted(t *testing.T, c *cupool.Pool, cfg cupool.PoolConfig) (*cupool.Pool, *counted) {
 	u := &counted{d: c.Driver(), held: map[cupool.Ptr]int64{}}
 	cfg.Alloc, cfg.Free = u.alloc, u.free
-	return newPrivate(t, c, cfg), u
+	return pooltest.NewPrivate(t, c, cfg), u
 }
 
 // TestPyTorchMemPoolID: no two pools have the same name, whoever makes them.
@@ -99,11 +100,11 @@ func TestPyTorchMemPoolWithAllocator(t *testing.T) {
 	backings(t, 256*mib, func(t *testing.T, c *cupool.Pool) {
 		p, u := newCounted(t, c, cupool.PoolConfig{})
 		for i, segments := range []int{1, 1, 2} {
-			defer func(b cupool.Block) { require.NoError(t, c.Free(b)) }(allocate(t, p, mib, nil))
+			defer func(b cupool.Block) { require.NoError(t, c.Free(b)) }(pooltest.Alloc(t, p, mib, nil))
 			require.EqualValues(t, segments, p.Stats().All.Segment.Current, "block %d", i)
 			require.Equal(t, segments, u.made)
 		}
-		require.NoError(t, c.Free(allocate(t, c, mib, nil)))
+		require.NoError(t, c.Free(pooltest.Alloc(t, c, mib, nil)))
 		require.Equal(t, 2, u.made)
 	})
 }
@@ -113,8 +114,8 @@ func TestPyTorchMemPoolWithAllocator(t *testing.T) {
 func TestPyTorchMemPoolEmptyCache(t *testing.T) {
 	backings(t, 256*mib, func(t *testing.T, c *cupool.Pool) {
 		p, u := newCounted(t, c, cupool.PoolConfig{})
-		live := allocate(t, p, 30*mib, nil)
-		require.NoError(t, p.Free(allocate(t, p, 40*mib, nil)))
+		live := pooltest.Alloc(t, p, 30*mib, nil)
+		require.NoError(t, p.Free(pooltest.Alloc(t, p, 40*mib, nil)))
 		require.NoError(t, c.EmptyCache())
 		require.Zero(t, u.freed)
 		require.NoError(t, p.EmptyCache())
@@ -132,10 +133,10 @@ func TestPyTorchMemPoolDeleteAfterAllocator(t *testing.T) {
 		p, u := newCounted(t, c, cupool.PoolConfig{})
 		buf, err := cupool.BufferFrom(p, []int32{1, 2, 3}, nil)
 		require.NoError(t, err)
-		homed := allocate(t, p, 5000, nil)
+		homed := pooltest.Alloc(t, p, 5000, nil)
 		for range 3 { // until it is served without a lock
 			require.NoError(t, p.Free(homed))
-			homed = allocate(t, p, 5000, nil)
+			homed = pooltest.Alloc(t, p, 5000, nil)
 		}
 		require.NoError(t, p.Free(homed))
 		require.NoError(t, p.Retire())
@@ -164,12 +165,12 @@ func TestPyTorchMemPoolOnOOM(t *testing.T) {
 	backings(t, 128*mib, func(t *testing.T, c *cupool.Pool) {
 		lender, u := newCounted(t, c, cupool.PoolConfig{UseOnOOM: true})
 		other, _ := newCounted(t, c, cupool.PoolConfig{Isolated: true})
-		sole := allocate(t, lender, 512, nil)
-		x, y := allocate(t, lender, 40*mib, nil), allocate(t, other, 40*mib, nil)
+		sole := pooltest.Alloc(t, lender, 512, nil)
+		x, y := pooltest.Alloc(t, lender, 40*mib, nil), pooltest.Alloc(t, other, 40*mib, nil)
 		require.NoError(t, errors.Join(lender.Free(x), other.Free(y)))
-		full := allocate(t, c, 40*mib, nil)
+		full := pooltest.Alloc(t, c, 40*mib, nil)
 
-		b := allocate(t, c, 40*mib, nil)
+		b := pooltest.Alloc(t, c, 40*mib, nil)
 		require.Equal(t, x.Ptr(), b.Ptr(), "lent")
 		require.Equal(t, 2, len(u.held))
 		_, err := c.Alloc(40*mib, nil)
@@ -180,9 +181,9 @@ func TestPyTorchMemPoolOnOOM(t *testing.T) {
 		require.EqualValues(t, 512, lender.Stats().LiveBytes)
 		require.Equal(t, x.Ptr(), allocateAndFree(t, lender, 40*mib), "it is the pool's again")
 
-		keep := allocate(t, lender, 30*mib, nil) // so that the segment does not go back
+		keep := pooltest.Alloc(t, lender, 30*mib, nil) // so that the segment does not go back
 		require.NoError(t, lender.Retire())
-		more := allocate(t, c, 40*mib, nil)
+		more := pooltest.Alloc(t, c, 40*mib, nil)
 		_, err = c.Alloc(9*mib, nil)
 		require.ErrorIs(t, err, cupool.ErrOutOfMemory)
 		require.NoError(t, errors.Join(c.Free(keep), c.Free(full), c.Free(sole), c.Free(more)))
@@ -192,10 +193,10 @@ func TestPyTorchMemPoolOnOOM(t *testing.T) {
 // TestPyTorchMemPoolNoSplit: one block a segment.
 func TestPyTorchMemPoolNoSplit(t *testing.T) {
 	backings(t, 256*mib, func(t *testing.T, c *cupool.Pool) {
-		p := newPrivate(t, c, cupool.PoolConfig{NoSplit: true})
+		p := pooltest.NewPrivate(t, c, cupool.PoolConfig{NoSplit: true})
 		var blocks []cupool.Block
 		for i, size := range []int64{512, 5000, 3 * mib, 11 * mib} {
-			blocks = append(blocks, allocate(t, p, size, nil))
+			blocks = append(blocks, pooltest.Alloc(t, p, size, nil))
 			require.EqualValues(t, i+1, p.Stats().All.Segment.Current)
 		}
 		require.Zero(t, p.Stats().All.InactiveSplit.Current)
@@ -252,7 +253,7 @@ func tensorOf(t *testing.T, e *cupool.Engine, members ...*cupool.Pool) (in *cupo
 // TestPyTorchNestedMemPool: the innermost scope says where memory comes from.
 func TestPyTorchNestedMemPool(t *testing.T) {
 	backings(t, 256*mib, func(t *testing.T, c *cupool.Pool) {
-		a, b := newPrivate(t, c, cupool.PoolConfig{}), newPrivate(t, c, cupool.PoolConfig{})
+		a, b := pooltest.NewPrivate(t, c, cupool.PoolConfig{}), pooltest.NewPrivate(t, c, cupool.PoolConfig{})
 		e, err := cupool.NewEngine(c)
 		require.NoError(t, err)
 		where := func() *cupool.Pool { return tensorOf(t, e, c, a, b) }
@@ -299,7 +300,7 @@ func TestPyTorchMemPoolContextMultithread(t *testing.T) {
 	backings(t, 256*mib, func(t *testing.T, c *cupool.Pool) {
 		var wg sync.WaitGroup
 		for n := range int64(4) {
-			p := newPrivate(t, c, cupool.PoolConfig{})
+			p := pooltest.NewPrivate(t, c, cupool.PoolConfig{})
 			wg.Go(func() {
 				e := testkit.Must(cupool.NewEngine(c))
 				sc := testkit.Must(e.ScopeIn(p))
@@ -323,7 +324,7 @@ func TestPyTorchMemPoolContextMultithread(t *testing.T) {
 // itself, and then what the others cache.
 func TestPyTorchMemPoolOOMRecovery(t *testing.T) {
 	backings(t, 100*mib, func(t *testing.T, c *cupool.Pool) {
-		p, q := newPrivate(t, c, cupool.PoolConfig{}), newPrivate(t, c, cupool.PoolConfig{})
+		p, q := pooltest.NewPrivate(t, c, cupool.PoolConfig{}), pooltest.NewPrivate(t, c, cupool.PoolConfig{})
 		for _, m := range []*cupool.Pool{p, q, c} {
 			allocateAndFree(t, m, 30*mib)
 		}
@@ -340,7 +341,7 @@ func TestPyTorchMemPoolOOMRecovery(t *testing.T) {
 // the next request, in the scope and after it.
 func TestPyTorchMemPoolFreeNotDeferred(t *testing.T) {
 	backings(t, 256*mib, func(t *testing.T, c *cupool.Pool) {
-		p := newPrivate(t, c, cupool.PoolConfig{})
+		p := pooltest.NewPrivate(t, c, cupool.PoolConfig{})
 		e, err := cupool.NewEngine(c)
 		require.NoError(t, err)
 		sc, err := e.ScopeIn(p)
@@ -364,10 +365,10 @@ func TestPyTorchMemPoolFreeNotDeferred(t *testing.T) {
 // does, but for one with functions of its own.
 func TestPyTorchMemPoolExpandable(t *testing.T) {
 	backings(t, 256*mib, func(t *testing.T, c *cupool.Pool) {
-		p := newPrivate(t, c, cupool.PoolConfig{})
+		p := pooltest.NewPrivate(t, c, cupool.PoolConfig{})
 		q, _ := newCounted(t, c, cupool.PoolConfig{})
 		for _, m := range []*cupool.Pool{c, p, q} {
-			x, y, z := allocate(t, m, 6*mib, nil), allocate(t, m, 6*mib, nil), allocate(t, m, 6*mib, nil)
+			x, y, z := pooltest.Alloc(t, m, 6*mib, nil), pooltest.Alloc(t, m, 6*mib, nil), pooltest.Alloc(t, m, 6*mib, nil)
 			require.NoError(t, errors.Join(m.Free(x), m.Free(z)))
 			allocateAndFree(t, m, 12*mib)
 			require.NoError(t, m.Free(y))
@@ -381,10 +382,10 @@ func TestPyTorchMemPoolExpandable(t *testing.T) {
 // TestPyTorchReservedBytesByPrivatePools: every member has books of its own.
 func TestPyTorchReservedBytesByPrivatePools(t *testing.T) {
 	backings(t, 256*mib, func(t *testing.T, c *cupool.Pool) {
-		p, q := newPrivate(t, c, cupool.PoolConfig{}), newPrivate(t, c, cupool.PoolConfig{})
+		p, q := pooltest.NewPrivate(t, c, cupool.PoolConfig{}), pooltest.NewPrivate(t, c, cupool.PoolConfig{})
 		var held []cupool.Block
 		for i, m := range []*cupool.Pool{c, p, q} {
-			held = append(held, allocate(t, m, int64(i+1)*20*mib, nil))
+			held = append(held, pooltest.Alloc(t, m, int64(i+1)*20*mib, nil))
 		}
 		for i, m := range []*cupool.Pool{c, p, q} {
 			require.EqualValues(t, (i+1)*20*mib, m.Stats().All.ReservedBytes.Current)
