@@ -27,16 +27,10 @@ func (l *published[T]) At(i int) (x T) {
 
 // Set changes an element. Zero Ts fill the list up to it where it is beyond the end.
 func (l *published[T]) Set(i int, x T) {
-	list := l.with(i, x)
-	l.now.Store(&list)
-}
-
-// with returns a copy of the list with an element changed.
-func (l *published[T]) with(i int, x T) []T {
 	list := make([]T, max(len(l.All()), i+1))
 	copy(list, l.All())
 	list[i] = x
-	return list
+	l.now.Store(&list)
 }
 
 // Add adds an element at the end.

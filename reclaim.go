@@ -251,7 +251,7 @@ func (h *streamHeap) releaseChunks(ctx context.Context, need int64, wait bool, u
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if wait && h.holdsChunks() {
+	if wait && !h.stream.clock.Captured() && (!h.WholeChunks().Empty() || h.GapRanges() > 0) { // it has something to give
 		if err := h.awaitLocked(ctx, h.FreedAt); err != nil {
 			if h.stream.clock.Captured() && !isLate(err) { // since: its memory stays, as below
 				return 0, onlyLost(err)
@@ -267,12 +267,6 @@ func (h *streamHeap) releaseChunks(ctx context.Context, need int64, wait bool, u
 	err = errors.Join(err, h.Release(out), h.DropGaps(false))
 	h.checkLocked()
 	return out.Bytes(), err
-}
-
-// holdsChunks reports whether the heap has something that releaseChunks may give
-// back. Its lock is held.
-func (h *streamHeap) holdsChunks() bool {
-	return !h.stream.clock.Captured() && (!h.WholeChunks().Empty() || h.GapRanges() > 0)
 }
 
 // liveBlocks lists what the program holds, by heap and address; all heaps are
