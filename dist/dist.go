@@ -58,7 +58,8 @@ type Comm interface {
 	// collective calls. Their work is queued when f has returned: memory is to be
 	// freed after Group. It returns f's error, or its own; after f's error none
 	// of the calls is made. f makes no Group of the same Comm, as Local's would wait
-	// for itself.
+	// for itself. Other goroutines do not call this Comm meanwhile: their calls
+	// would be the Group's.
 	Group(f func() error) error
 
 	// Err returns what went wrong so far, or nil. It does not wait.
