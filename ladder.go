@@ -36,7 +36,7 @@ type miss struct {
 	cancel  context.CancelFunc // of wait; nil before the phase reclaiming
 	ahead   context.Context    // bounds the waits by Config.GrowWait; nil before the first
 	stop    context.CancelFunc // of ahead
-	gaveUp  bool               // such a wait was
+	gaveUp  bool               // one of those waits was given up
 	refused error              // the device's last refusal; nil: none yet
 	late    error              // the first wait that was given up; those after it had no time left
 	returns uint64             // times that memory had gone back to the device at the last search
@@ -68,12 +68,12 @@ type rung struct {
 	name  string
 	try   func(*miss) (Block, outcome, error)
 	grows bool // where the search after it finds nothing, ask the device
-	times int  // that it is tried at most, again only after something came free; 0 is 1
+	times int  // tries at most, each but the first only after something came free; 0: 1
 }
 
-// ladder is what a miss tries, in order; the first rung that leads to a block ends it. Who
-// frees memory of other heaps is followed by a rung that borrows and by one that releases:
-// what came free serves as it is before it is taken apart.
+// ladder is what a miss tries, in order; the first rung that leads to a block ends it. After a
+// rung that may free memory of other heaps come one that borrows and one that releases: what
+// came free serves as it is before it is taken apart.
 var ladder = []rung{
 	{phase: ownHeap, name: "take a spared segment", try: (*miss).takeSpared},
 	{phase: ownHeap, name: "collect what streams are done with", try: (*miss).collectDone},

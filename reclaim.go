@@ -140,8 +140,8 @@ func (r *reclaimer) togetherLocked(found []heap.Idle) (released int64, err error
 	return r.regret(h, gone), err
 }
 
-// regret notes segments that were given back, for the heap may miss them, unless its
-// stream is closed. It returns their bytes.
+// regret notes segments of a heap that were given back, as the heap may miss them. That of a
+// closed stream does not. It returns their bytes.
 func (r *reclaimer) regret(h *streamHeap, gone []heap.Idle) (bytes int64) {
 	if r.heaps.of(h.stream) == h {
 		r.regrets.Enter(&h.Heap, gone)

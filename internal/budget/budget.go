@@ -72,7 +72,7 @@ type Pool struct {
 	Lock   *ReclaimLock // that tells what went back
 
 	Soft      atomic.Int64 // bytes held above which idle memory is used before the pool grows; 0: none
-	Threshold atomic.Int64 // the same; the smaller applies
+	Threshold atomic.Int64 // the same for Config.GarbageCollectionThreshold; the smaller of both applies
 
 	held atomic.Int64 // bytes held from the device
 	most atomic.Int64 // that were ever held
