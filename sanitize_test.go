@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"unsafe"
 
@@ -682,6 +683,27 @@ func TestGuardKeepsNothing(t *testing.T) {
 }
 
 var errRefused = errors.New("refused")
+
+// TestGuardFillFails: the memory of a guarded block that cannot be filled as a whole stays until what
+// was begun of that is done.
+func TestGuardFillFails(t *testing.T) {
+	d := pooltest.NewWatched(t)
+	c := pooltest.Open(t, cupool.Config{Driver: d, Sanitize: cupool.Sanitizers{Guard: true, Poison: true, Canaries: 64, Quarantine: -1}})
+	gate := make(chan struct{})
+	goOn := sync.OnceFunc(func() { close(gate) })
+	defer goOn()
+	require.NoError(t, c.DefaultStream().Launch(func() { <-gate }))
+	d.FailNth("Memset", 2, errRefused) // the canaries'
+	_, err := c.Alloc(5000, nil)
+	require.ErrorIs(t, err, errRefused)
+	require.NotZero(t, d.Held(), "a fill is under way")
+	goOn()
+	require.NoError(t, c.Sync())
+	require.NoError(t, c.Check())
+	require.NoError(t, c.EmptyCache())
+	require.Zero(t, d.Held())
+	require.NoError(t, c.Close())
+}
 
 // TestGuardZeroesTwice: the zeros of a guarded block whose memory the device does not take yet are
 // no writes behind its end.
