@@ -311,7 +311,8 @@ func (h *streamHeap) freeAndUnlock(b Block, x *block.Block) error {
 }
 
 // endLocked ends the life of all blocks of a heap, whose memory nothing uses any more,
-// and unmaps what is mapped. It lists the blocks that were live.
+// and unmaps what is mapped. It lists the blocks that were live. Where it cannot wait for the zeros
+// of ZeroOnFree, all stays mapped, and it can be called again.
 func (h *streamHeap) endLocked() (leaks []Leak, err error) {
 	h.UnhomeAll()
 	type held struct {
@@ -341,11 +342,13 @@ func (h *streamHeap) endLocked() (leaks []Leak, err error) {
 	}
 	clear(h.lent)
 	h.pending.Drop() // nothing is left that waits
+	h.MergeFast()
 	if h.quarantine != nil {
 		h.quarantine.Drop()
-		_ = h.stream.calls.WaitAWhile() // until the memory is zero, also what left the quarantine before
+		if err := h.stream.calls.WaitAWhile(); err != nil { // until the memory is zero, also what left the quarantine before
+			return leaks, err
+		}
 	}
-	h.MergeFast()
 	slept, err := h.CloseRanges()
 	h.c.asleepBytes.Add(-slept)
 	return leaks, err

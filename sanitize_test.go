@@ -705,6 +705,30 @@ func TestGuardFillFails(t *testing.T) {
 	require.NoError(t, c.Close())
 }
 
+// TestCloseAwaitsZeros: where the device fails to wait for the zeros of live blocks, Close waits once
+// more before their memory goes.
+func TestCloseAwaitsZeros(t *testing.T) {
+	d := pooltest.NewWatched(t)
+	c := pooltest.Open(t, cupool.Config{Driver: d, Backing: cupool.BackingVMM, ZeroOnFree: true})
+	pooltest.Alloc(t, c, 4096, nil)
+	zeroing, waited := false, false
+	d.Watch(func(call string, _ cupool.StreamHandle) {
+		switch call {
+		case "Memset":
+			zeroing = true
+			d.FailNth("SyncStream", 1, errRefused)
+		case "SyncStream":
+			waited = zeroing && d.Failed("SyncStream") > 0
+		case "MemUnmap":
+			require.True(t, waited)
+		}
+	})
+	var leaks *cupool.LeakError
+	require.ErrorAs(t, c.Close(), &leaks)
+	require.True(t, zeroing)
+	require.Empty(t, d.Leaks())
+}
+
 // TestGuardZeroesTwice: the zeros of a guarded block whose memory the device does not take yet are
 // no writes behind its end.
 func TestGuardZeroesTwice(t *testing.T) {
