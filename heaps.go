@@ -345,7 +345,9 @@ func (h *streamHeap) endLocked() (leaks []Leak, err error) {
 	h.MergeFast()
 	if h.quarantine != nil {
 		h.quarantine.Drop()
-		if err := h.stream.calls.WaitAWhile(); err != nil { // until the memory is zero, also what left the quarantine before
+		// Until the memory is zero, also what left the quarantine before. There is no bound: what was
+		// under way is waited for by now, and after a *WaitError a pool would be as before.
+		if err := h.stream.calls.WaitIdle(context.Background()); err != nil {
 			return leaks, err
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 	"unsafe"
 
 	"github.com/stretchr/testify/require"
@@ -727,6 +728,25 @@ func TestCloseAwaitsZeros(t *testing.T) {
 	require.ErrorAs(t, c.Close(), &leaks)
 	require.True(t, zeroing)
 	require.Empty(t, d.Leaks())
+}
+
+// TestZerosAreNotLate: the zeros of live blocks that Close and Reset end are waited for as long as they
+// take. A *WaitError would say that the pool is as before.
+func TestZerosAreNotLate(t *testing.T) {
+	for name, end := range map[string]func(*cupool.Pool) error{"Reset": (*cupool.Pool).Reset, "Close": (*cupool.Pool).Close} {
+		d := pooltest.NewWatched(t)
+		c := pooltest.Open(t, cupool.Config{Driver: d, Backing: cupool.BackingVMM, ZeroOnFree: true, WaitTimeout: time.Millisecond})
+		pooltest.Alloc(t, c, 4096, nil)
+		d.Watch(func(call string, s cupool.StreamHandle) {
+			if call == "Memset" {
+				require.NoError(t, d.Launch(s, func() { time.Sleep(20 * time.Millisecond) }))
+			}
+		})
+		err := end(c)
+		var late *cupool.WaitError
+		require.False(t, errors.As(err, &late), "%s: %v", name, err)
+		require.Zero(t, d.Held(), name)
+	}
 }
 
 // TestGuardZeroesTwice: the zeros of a guarded block whose memory the device does not take yet are
