@@ -137,6 +137,7 @@ func (h *streamHeap) handOutLocked(ctx context.Context, id block.ID, b *block.Bl
 	h.noteAllocLocked(ctx, id, b, weight, homed)
 	if s := h.c.sanitizer; s != nil {
 		if err := s.HandOut(id, b, h.stream.handle, h.stream.clock.Captured()); err != nil {
+			s.Bare(id, b)
 			h.put(id, b) // the stream may fill it yet, as far as the device took that
 			h.sweepLocked()
 			return Block{}, err

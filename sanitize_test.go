@@ -749,6 +749,22 @@ func TestZerosAreNotLate(t *testing.T) {
 	}
 }
 
+// TestWakeAgain: where Wake failed to fill a block, and later succeeds, writes behind the block's end
+// are found as before.
+func TestWakeAgain(t *testing.T) {
+	d := pooltest.NewWatched(t)
+	c := pooltest.Open(t, cupool.Config{Driver: d, Backing: cupool.BackingVMM, Sanitize: cupool.Sanitizers{Canaries: 64}})
+	b := pooltest.Alloc(t, c, 5000, nil)
+	require.NoError(t, c.Sleep(nil))
+	d.FailNth("Memset", 1, errRefused)
+	require.ErrorIs(t, c.Wake(), errRefused)
+	require.NoError(t, c.Wake())
+	require.NoError(t, d.Memset(b.Ptr()+5000, 1, 1, 0))
+	require.NoError(t, c.Sync())
+	require.ErrorIs(t, c.Check(), cupool.ErrCorrupted)
+	require.NoError(t, c.Free(b))
+}
+
 // TestGuardZeroesTwice: the zeros of a guarded block whose memory the device does not take yet are
 // no writes behind its end.
 func TestGuardZeroesTwice(t *testing.T) {

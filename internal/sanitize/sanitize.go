@@ -105,7 +105,7 @@ func (p *Pool) canaries(b *block.Block) (from, to int64) {
 }
 
 // HandOut fills a block that goes out, as work of a stream. While that is
-// captured, and where it fails, the block gets no canaries.
+// captured, the block gets no canaries.
 func (p *Pool) HandOut(id block.ID, b *block.Block, s device.Stream, captured bool) error {
 	if captured {
 		p.note(&p.bare, id, b)
@@ -121,11 +121,11 @@ func (p *Pool) HandOut(id block.ID, b *block.Block, s device.Stream, captured bo
 	if err == nil && !captured {
 		err = p.MarkEnd(b, s)
 	}
-	if err != nil {
-		p.note(&p.bare, id, b)
-	}
 	return err
 }
+
+// Bare says that a block has no canaries, as HandOut failed and it goes back.
+func (p *Pool) Bare(id block.ID, b *block.Block) { p.note(&p.bare, id, b) }
 
 // MarkEnd writes the canaries of a block.
 func (p *Pool) MarkEnd(b *block.Block, s device.Stream) error {
