@@ -126,15 +126,16 @@ func raise(p *atomic.Uint64, v uint64) {
 func (k *Clock) Capture(begin func() error) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.before = k.events.Time.Load()
-	err := k.recordLocked()
-	if err == nil {
-		err = begin()
+	before := k.events.Time.Load()
+	if err := k.recordLocked(); err != nil {
+		return err
 	}
-	if err == nil {
-		k.captured.Store(true)
+	if err := begin(); err != nil {
+		return err
 	}
-	return err
+	k.before = before
+	k.captured.Store(true)
+	return nil
 }
 
 // EndCapture ends what Capture began.

@@ -336,6 +336,21 @@ func TestPassedCaptured(t *testing.T) {
 	require.False(t, passed, "from then on it is as any other")
 }
 
+// TestCaptureAgain: a capture that does not begin as the stream is captured already changes nothing.
+func TestCaptureAgain(t *testing.T) {
+	g := newRig(1)
+	k := g.clocks[0]
+	require.NoError(t, k.Capture(func() error { return nil }))
+	g.events.Time.Add(10)
+	require.ErrorIs(t, k.Capture(func() error { return errBroken }), errBroken)
+	require.True(t, k.Captured())
+	g.d.complete(1)
+	polls := 3
+	passed, err := k.Passed(k.Now(), &polls)
+	require.NoError(t, err)
+	require.True(t, passed, "of what came before the first")
+}
+
 // TestCaptureRefused: without the event before it no capture begins, as nobody could wait for what
 // the stream was given before. What waits for the stream is free as ever.
 func TestCaptureRefused(t *testing.T) {
