@@ -592,6 +592,9 @@ func (m *miss) awaitRelease() (Block, outcome, error) {
 // taken what that one was for, and freed it again. Where they go on like that, each try is a new
 // chance, and without them there is nothing to wait for.
 func (m *miss) waitAgain() (Block, outcome, error) {
+	if !m.c.idle.couldFit(&m.request) {
+		return Block{}, nothing, nil // what never fits would wait for each of them in vain
+	}
 	_, got, err := m.waitForAll()
 	if got == nothing || err != nil {
 		return Block{}, got, err

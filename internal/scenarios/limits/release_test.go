@@ -191,3 +191,37 @@ func TestTakenWhileReleasing(t *testing.T) {
 	require.NoError(t, c.Free(taken))
 	require.NoError(t, c.Close())
 }
+
+// TestNeverFitsWaits: a request that never fits does not wait for what others free meanwhile.
+func TestNeverFitsWaits(t *testing.T) {
+	const size = 40 * pooltest.MiB
+	var c *cupool.Pool
+	var s *cupool.Stream
+	var goOn chan struct{}
+	freeLate := func() {
+		wait := make(chan struct{})
+		goOn = wait
+		require.NoError(t, s.Launch(func() { <-wait }))
+		require.NoError(t, c.FreeOn(pooltest.Alloc(t, c, size, nil), s))
+	}
+	waits := 0
+	d := &hook.Driver{Driver: pooltest.OpenHost(t), Around: func(call *hook.Call, do func() error) error {
+		if call.Name != "SyncEvent" {
+			return do()
+		}
+		close(goOn)
+		err := do()
+		if waits++; waits <= 20 {
+			freeLate()
+		}
+		return err
+	}}
+	c = pooltest.Open(t, cupool.Config{Driver: d, Limit: size})
+	s = pooltest.NewStream(t, c)
+	freeLate()
+	_, err := c.Alloc(2*size, nil)
+	require.ErrorIs(t, err, cupool.ErrOutOfMemory)
+	require.Equal(t, 1, waits)
+	close(goOn)
+	require.NoError(t, c.Close())
+}
