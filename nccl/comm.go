@@ -323,14 +323,17 @@ func (c *Comm) Close() error {
 
 // finish ends a Comm whose watch has ended.
 func (c *Comm) finish(ctx context.Context) error {
-	c.lookAt(time.Now())
+	for _, s := range c.behind() {
+		c.mark(s, time.Now())
+	}
+	c.lookAt()
 	defer c.forget()
 	for len(c.queued) > 0 && c.Err() == nil {
 		if ctx.Err() != nil {
 			return c.fail(c.late(ctx, "closing: work in a stream"))
 		}
 		time.Sleep(time.Millisecond)
-		c.lookAt(time.Now())
+		c.lookAt()
 	}
 	c.deregisterAll()
 	c.mu.Lock()

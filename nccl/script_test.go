@@ -463,6 +463,27 @@ func TestWatchWaits(t *testing.T) {
 	}
 }
 
+// TestWatchOfFullStream: where the device waits for a stream that is full before it takes an event, work
+// that is late is seen all the same.
+func TestWatchOfFullStream(t *testing.T) {
+	play(t, Config{Timeout: 2 * time.Second}, func(t *testing.T, r *scripted) {
+		r.nccl.onArrival(func() { r.d.Busy(r.s) }) // as the others do not come
+		require.NoError(t, r.sum())
+		room := make(chan struct{})
+		r.d.Hook = func(call string) {
+			if call == "RecordEvent" {
+				<-room
+			}
+		}
+		require.NoError(t, r.sum())
+		time.Sleep(3 * time.Second)
+		err := r.Err()
+		close(room) // as Abort ends the work
+		require.ErrorIs(t, err, dist.ErrRank)
+		require.ErrorIs(t, r.Close(), dist.ErrRank)
+	})
+}
+
 // TestWatchOfOthers: what others queue behind a call is not its work. Of the calls between two
 // looks this is known of the first alone.
 func TestWatchOfOthers(t *testing.T) {
@@ -489,6 +510,16 @@ func TestWatchOfOthers(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestCloseAfterCalls: Close waits for the work of all calls since the watch looked, too.
+func TestCloseAfterCalls(t *testing.T) {
+	play(t, Config{Timeout: 2 * time.Second}, func(t *testing.T, r *scripted) {
+		require.NoError(t, r.sum())
+		r.nccl.onArrival(func() { r.d.Busy(r.s) }) // as the others do not come
+		require.NoError(t, r.sum())
+		require.ErrorIs(t, r.Close(), dist.ErrRank)
+	})
 }
 
 // TestWatchEnds: what the watch keeps goes back, and Close waits for the work that it knows.

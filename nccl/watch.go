@@ -40,7 +40,10 @@ func (c *Comm) watch() {
 			return
 		case now := <-tick.C:
 			_ = c.Err() // what has failed ends the Comm, and Close the watch
-			c.lookAt(now)
+			for _, s := range c.behind() {
+				c.watching.Go(func() { c.mark(s, now) }) // the device may wait for the stream until expire ends its work
+			}
+			c.lookAt()
 			c.expire(now)
 		}
 	}
@@ -80,24 +83,24 @@ func (c *Comm) mark(s *cupool.Stream, now time.Time) {
 	c.marks = append(c.marks, mark{e, now})
 }
 
-// lookAt marks the streams that were used behind their last mark, and drops what is
-// done.
-func (c *Comm) lookAt(now time.Time) {
-	var behind []*cupool.Stream
+// behind returns the streams that were used behind their last mark since the last look.
+func (c *Comm) behind() (streams []*cupool.Stream) {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	for s, more := range c.used {
 		if more && s.Captured() { // until the capture ends, an event would be part of it
 			continue
 		}
 		delete(c.used, s)
 		if more {
-			behind = append(behind, s)
+			streams = append(streams, s)
 		}
 	}
-	c.mu.Unlock()
-	for _, s := range behind {
-		c.mark(s, now)
-	}
+	return streams
+}
+
+// lookAt drops the marks that are done.
+func (c *Comm) lookAt() {
 	c.takeMarks()
 	waits := c.queued[:0]
 	for _, m := range c.queued {
