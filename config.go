@@ -174,8 +174,9 @@ type Config struct {
 	// nothing. The call can be made again. Waits then ask the device again and
 	// again, up to a thousand times a second. It bounds the waits for streams of
 	// the allocator, adopted ones included; a Driver's MemFree may wait for
-	// work of others. AllocContext and SyncContext bound single calls.
-	// 0: calls wait as long as it takes.
+	// work of others. The zeros that Close and Reset write for ZeroOnFree are
+	// waited for as long as it takes. AllocContext and SyncContext bound
+	// single calls. 0: calls wait as long as it takes.
 	WaitTimeout time.Duration
 
 	// GrowWait bounds how long an allocation waits for freed memory that streams still use,
