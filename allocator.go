@@ -55,10 +55,10 @@
 //     memory of other heaps, give idle segments back, and, where Config.GrowWait says
 //     so, wait for pending blocks and for what streams at work freed. Then it grows by
 //     Heap.TakeVirtual or a segment of the device. After a rung that freed anything
-//     Heap.Take is asked again. When the
-//     device refuses, the request borrows from streams and pools, waits for one
-//     pending block, gives cached memory back, waits for all, runs Go's collector,
-//     asks the program, waits for what was freed meanwhile, and fails with an *OOMError.
+//     Heap.Take is asked again. When the device refuses, the request borrows from
+//     streams and pools, waits for one pending block, gives cached memory back, waits
+//     for all, runs Go's collector, asks the program, waits for what was freed
+//     meanwhile, and fails with an *OOMError.
 //
 // A miss goes down from caching.go to ladder.go, from there to lending or reclaimer, to
 // a streamHeap, to internal/heap and to the Driver, and comes back with a block. No
