@@ -92,7 +92,8 @@ func fail(t *C.thread, code C.cupool_status, text string) C.cupool_status {
 	return C.cupool_fail(t, code, (*C.char)(unsafe.Pointer(unsafe.StringData(text))), C.size_t(len(text)))
 }
 
-// call is an exported function that calls f with a device, whose pool it opens where that is not open.
+// call is what most exported functions do: it calls f with a device, whose pool it opens where that is not
+// open, and tells C of an error.
 func call(t *C.thread, ordinal C.int, f func(g *gpu) error) (st C.cupool_status) {
 	defer caught(t, &st)
 	g, err := of(ordinal)
@@ -102,7 +103,7 @@ func call(t *C.thread, ordinal C.int, f func(g *gpu) error) (st C.cupool_status)
 	return done(t, err)
 }
 
-// caught makes a panic the failure of a call. Each exported function defers it, or is a call.
+// caught makes a panic the failure of a call. Each exported function defers it, or goes through call.
 func caught(t *C.thread, st *C.cupool_status) {
 	if r := recover(); r != nil {
 		*st = fail(t, C.CUPOOL_ERROR_INTERNAL, fmt.Sprintf("cupool: internal error: %v\n%s", r, debug.Stack()))

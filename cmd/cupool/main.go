@@ -143,8 +143,9 @@ func newCommand(use, short, text string, least, most int, want string) *cobra.Co
 var singleDash = regexp.MustCompile(`^-[a-z]{2}`)
 
 // dashes makes two dashes of one in front of the names of flags, as Go's programs have
-// them.
-func dashes(args []string) (all []string) {
+// them. For no arguments it returns an empty list, as nil has cobra take the process's.
+func dashes(args []string) []string {
+	all := make([]string, 0, len(args))
 	for i, a := range args {
 		if a == "--" {
 			return append(all, args[i:]...)
