@@ -131,44 +131,67 @@ func TestRefusedRelease(t *testing.T) {
 	}
 }
 
+// lateFrees is a pool that has room for one block of lateSize. The first such block is freed while
+// a stream uses it, which is done when somebody waits for it. As often as thefts says, another
+// goroutine then takes the memory before the one that waited, and frees it in the same way.
+type lateFrees struct {
+	*cupool.Pool
+	waits int    // for the block so far
+	goOn  func() // lets the stream be done with it
+}
+
+const lateSize = 40 * pooltest.MiB
+
+func newLateFrees(t *testing.T, backing cupool.Backing, thefts int) *lateFrees {
+	var x lateFrees
+	var s *cupool.Stream
+	freeLate := func() {
+		b, wait := pooltest.Alloc(t, x.Pool, lateSize, nil), make(chan struct{})
+		x.goOn = func() { close(wait) }
+		require.NoError(t, s.Launch(func() { <-wait }))
+		require.NoError(t, x.FreeOn(b, s))
+	}
+	d := &hook.Driver{Driver: pooltest.OpenHost(t), Around: func(call *hook.Call, do func() error) error {
+		if call.Name != "SyncEvent" {
+			return do()
+		}
+		x.goOn()
+		err := do()
+		if x.waits++; x.waits <= thefts {
+			freeLate()
+		}
+		return err
+	}}
+	x.Pool = pooltest.Open(t, cupool.Config{Driver: d, Backing: backing, Limit: lateSize})
+	s = pooltest.NewStream(t, x.Pool)
+	freeLate()
+	return &x
+}
+
 // TestTakenWhileWaiting: another goroutine may take what a request has waited for, and free it
 // again. The request waits for that, too, and is not refused.
 func TestTakenWhileWaiting(t *testing.T) {
-	const size = 40 * pooltest.MiB
 	for _, backing := range []cupool.Backing{cupool.BackingSegments, cupool.BackingVMM} {
 		for _, thefts := range []int{0, 1, 3, 6} {
 			t.Run(fmt.Sprint(backing, thefts), func(t *testing.T) {
-				var c *cupool.Pool
-				var s *cupool.Stream
-				var goOn chan struct{}
-				freeLate := func(b cupool.Block) {
-					wait := make(chan struct{})
-					goOn = wait
-					require.NoError(t, s.Launch(func() { <-wait }))
-					require.NoError(t, c.FreeOn(b, s))
-				}
-				waits := 0
-				d := &hook.Driver{Driver: pooltest.OpenHost(t), Around: func(call *hook.Call, do func() error) error {
-					if call.Name != "SyncEvent" {
-						return do()
-					}
-					close(goOn)
-					err := do()
-					if waits++; waits <= thefts {
-						freeLate(pooltest.Alloc(t, c, size, nil))
-					}
-					return err
-				}}
-				c = pooltest.Open(t, cupool.Config{Driver: d, Backing: backing, Limit: size})
-				s = pooltest.NewStream(t, c)
-				freeLate(pooltest.Alloc(t, c, size, nil))
-				require.NoError(t, c.Free(pooltest.Alloc(t, c, size, nil)))
-				require.Equal(t, thefts+1, waits)
-				require.Zero(t, c.Stats().OOMs)
-				require.NoError(t, c.Close())
+				x := newLateFrees(t, backing, thefts)
+				require.NoError(t, x.Free(pooltest.Alloc(t, x.Pool, lateSize, nil)))
+				require.Equal(t, thefts+1, x.waits)
+				require.Zero(t, x.Stats().OOMs)
+				require.NoError(t, x.Close())
 			})
 		}
 	}
+}
+
+// TestNeverFitsWaits: a request that never fits does not wait for what others free meanwhile.
+func TestNeverFitsWaits(t *testing.T) {
+	x := newLateFrees(t, cupool.BackingAuto, 20)
+	_, err := x.Alloc(2*lateSize, nil)
+	require.ErrorIs(t, err, cupool.ErrOutOfMemory)
+	require.Equal(t, 1, x.waits)
+	x.goOn()
+	require.NoError(t, x.Close())
 }
 
 // A segment that serves a request after it was found idle, while others go back to
@@ -189,39 +212,5 @@ func TestTakenWhileReleasing(t *testing.T) {
 	require.Equal(t, "1 large: [Live 20M]", x.Layout())
 	require.NoError(t, c.Check())
 	require.NoError(t, c.Free(taken))
-	require.NoError(t, c.Close())
-}
-
-// TestNeverFitsWaits: a request that never fits does not wait for what others free meanwhile.
-func TestNeverFitsWaits(t *testing.T) {
-	const size = 40 * pooltest.MiB
-	var c *cupool.Pool
-	var s *cupool.Stream
-	var goOn chan struct{}
-	freeLate := func() {
-		wait := make(chan struct{})
-		goOn = wait
-		require.NoError(t, s.Launch(func() { <-wait }))
-		require.NoError(t, c.FreeOn(pooltest.Alloc(t, c, size, nil), s))
-	}
-	waits := 0
-	d := &hook.Driver{Driver: pooltest.OpenHost(t), Around: func(call *hook.Call, do func() error) error {
-		if call.Name != "SyncEvent" {
-			return do()
-		}
-		close(goOn)
-		err := do()
-		if waits++; waits <= 20 {
-			freeLate()
-		}
-		return err
-	}}
-	c = pooltest.Open(t, cupool.Config{Driver: d, Limit: size})
-	s = pooltest.NewStream(t, c)
-	freeLate()
-	_, err := c.Alloc(2*size, nil)
-	require.ErrorIs(t, err, cupool.ErrOutOfMemory)
-	require.Equal(t, 1, waits)
-	close(goOn)
 	require.NoError(t, c.Close())
 }
