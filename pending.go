@@ -28,8 +28,7 @@ const (
 func (h *streamHeap) collectLocked() int {
 	n := h.pending.Collect(h.putOne)
 	if h.quarantine != nil {
-		left, _ := h.quarantine.Drain(h.c.quarantineBytes(), false, h.putFree) // what fails stays, and is tried again
-		n += left
+		n += h.drainLocked(h.c.quarantineBytes())
 	}
 	h.checkLocked()
 	return n

@@ -60,8 +60,15 @@ func (h *streamHeap) sweepLocked() {
 	for _, how := range []epoch.Insist{epoch.Ask, epoch.Peek} {
 		_ = h.c.dev.failed(h.stream.clock.Advance(how))
 	}
-	_, _ = h.quarantine.Drain(h.c.quarantineBytes(), false, h.putFree) // what fails stays, and is tried again
+	h.drainLocked(h.c.quarantineBytes())
 	h.checkLocked()
+}
+
+// drainLocked has all but so many bytes leave the quarantine whose work is known to be done, and
+// returns how many blocks did. What the device fails with stays, and is tried again.
+func (h *streamHeap) drainLocked(limit int64) int {
+	n, _ := h.quarantine.Drain(limit, false, h.putFree)
+	return n
 }
 
 // endQuarantineLocked waits for the heap's stream, empties its quarantine, and

@@ -366,8 +366,7 @@ func (t *heapTable) drainQuarantines() (freed int) {
 		return 0
 	}
 	t.each(func(h *streamHeap) {
-		left, _ := h.quarantine.Drain(0, false, h.putFree) // what fails stays, and is tried again
-		freed += left
+		freed += h.drainLocked(0)
 		h.checkLocked()
 	})
 	return freed
