@@ -101,8 +101,8 @@ func (k *Clock) End() {
 	k.inFlight = nil
 }
 
-// putLocked gives the event of a mark that is in flight no more back, unless somebody waits for
-// it: used again, it would be another point, perhaps in another stream.
+// putLocked gives back the event of a mark that goes out of flight, unless somebody waits for it.
+// An event that is used again is another point, perhaps of another stream.
 func (k *Clock) putLocked(m mark) {
 	if !slices.Contains(k.synced, m) {
 		k.events.Put(m.event)
