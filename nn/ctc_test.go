@@ -169,6 +169,20 @@ func TestCTCLossOutOfRange(t *testing.T) {
 	}
 }
 
+// Where samples' targets lie one after the other, no length of them overflows the sum with where they begin.
+func TestCTCLossHugeTargetLength(t *testing.T) {
+	both(t, func(t *testing.T, e *bench) {
+		lp := e.From(random(e.Rand, tensor.Float64, 3, 2, 2))
+		tr := nn.Transcripts{Targets: e.From(intsOf([]int{2}, 1, 1)), Lengths: e.From(intsOf([]int{2}, 3, 3)), TargetLengths: e.From(intsOf([]int{2}, 1, math.MaxInt))}
+		dx := must(e.Empty(tensor.Float64, 3, 2, 2))
+		require.NoError(t, nn.CTCLossBack(e.Engine, lp, tr, dx, 1))
+		for i, v := range e.As64(dx) {
+			require.Equal(t, i/2%2 == 1, math.IsNaN(v), "element %d", i)
+		}
+		e.FreeAll(lp, dx, tr.Targets, tr.Lengths, tr.TargetLengths)
+	})
+}
+
 func TestCTCLossErrors(t *testing.T) {
 	both(t, func(t *testing.T, e *bench) {
 		lp, loss, i := e.From(random(e.Rand, tensor.Float64, 3, 2, 2)), must(e.Empty(tensor.Float64, 1)), e.From(intsOf([]int{2}, 1, 1))

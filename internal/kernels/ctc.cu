@@ -30,7 +30,7 @@ static __device__ Sample sample_of(const CTCArgs &a, i64 b) {
 	s.n = n[b];
 	s.W = 2 * s.n + 1;
 	s.work = a.frames * (2 * from + b);
-	if (s.n < 0 || from < 0 || from + s.n > a.count || (a.width > 0 && s.n > a.width) || s.length < 1 || s.length > a.frames)
+	if (s.n < 0 || from < 0 || s.n > a.count - from || (a.width > 0 && s.n > a.width) || s.length < 1 || s.length > a.frames)
 		s.length = -1;
 	return s;
 }
