@@ -5,10 +5,12 @@
 #
 # DIR (build/torch) gets the output of everything that fails, and the lines that the tables are made of. Variables:
 #
-#   PARTS      what to run, of: probes programs exact serving tests (probes programs serving)
+#   PARTS      what to run, of: probes programs exact serving ranks tests (probes programs serving)
 #   PYTHON     a Python with PyTorch (python3)
 #   LIBCUPOOL  libcupool.so made elsewhere, for a machine without Go
 #   NAMES      programs (resnet50 gpt2 prefetch rl fsdp threads serve trainer accelerate lightning)
+#   RANKED     programs on all GPUs of the machine, of ranks.py (ddp hook sharded sharded_before experts tensors stages
+#              buffers symmetric)
 #   ALLOCATORS beside each other (default expandable cupool)
 #   JOBS       probes, and files of tests, at a time (6)
 #   SOURCE     a directory with PyTorch's source of this release, for its tests; nothing is fetched
@@ -24,6 +26,7 @@ jobs=${JOBS:-6}
 limit=${LIMIT:-300}
 read -ra allocators <<<"${ALLOCATORS:-default expandable cupool}"
 read -ra names <<<"${NAMES:-resnet50 gpt2 prefetch rl fsdp threads serve trainer accelerate lightning}"
+read -ra ranked <<<"${RANKED:-ddp hook sharded sharded_before experts tensors stages buffers symmetric}"
 
 python/build.sh "$python" >"$out/build.txt" 2>&1 || { cat "$out/build.txt"; exit 1; }
 "$python" - <<-'END'
@@ -79,6 +82,16 @@ if [[ $parts == *" serving "* ]]; then
 		done
 	done
 	"$python" bench/torch/table.py <"$out/serving.json"
+fi
+if [[ $parts == *" ranks "* ]]; then
+	printf '\n== programs on all GPUs, a process for each (MiB, seconds)\n'
+	: >"$out/ranks.json"
+	for name in "${ranked[@]}"; do
+		for allocator in "${allocators[@]}"; do
+			lines "$out/ranks.json" "$python" bench/torch/ranks.py "$name" "$allocator"
+		done
+	done
+	"$python" bench/torch/table.py <"$out/ranks.json"
 fi
 if [[ $parts == *" tests "* ]]; then
 	source=${SOURCE:?a directory with the source of PyTorch}

@@ -94,6 +94,11 @@ cupool_status cupool_record_stream(void *p, void *stream) {
   IN_GO(cupoolGoRecordStream(t, (uintptr_t)p, (uintptr_t)stream));
 }
 
+cupool_status cupool_record_stream_on(void *p, int device, void *stream) {
+  if (p == NULL) return CUPOOL_OK;
+  IN_GO(cupoolGoRecordStreamOn(t, (uintptr_t)p, device, (uintptr_t)stream));
+}
+
 cupool_status cupool_forget_stream(int device, void *stream) { IN_GO(cupoolGoForgetStream(t, device, (uintptr_t)stream)); }
 
 cupool_status cupool_wait(int device) { IN_GO(cupoolGoWait(t, device)); }

@@ -228,6 +228,10 @@ CUPOOL_API cupool_status cupool_free(void *p) CUPOOL_NOEXCEPT;
  * nothing. Fails with CUPOOL_ERROR_FOREIGN_POINTER, CUPOOL_ERROR_DOUBLE_FREE, CUPOOL_ERROR_FOREIGN_STREAM. */
 CUPOOL_API cupool_status cupool_record_stream(void *p, void *stream) CUPOOL_NOEXCEPT;
 
+/* cupool_record_stream for a stream of a device, which may be another one than the block's: work there reads the block
+ * over the connection of both. Each such stream takes one of the block's device, until cupool_forget_stream. */
+CUPOOL_API cupool_status cupool_record_stream_on(void *p, int device, void *stream) CUPOOL_NOEXCEPT;
+
 /* Says that a stream is about to be destroyed: waits for its work, and its free memory goes to the others. A handle
  * that comes again is another stream. Call it before cudaStreamDestroy, for every stream that the pool was given: the
  * pool goes on to use the handles of others, which the driver does not survive. Fails with CUPOOL_ERROR_TIMEOUT. */

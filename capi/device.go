@@ -35,6 +35,9 @@ type gpu struct {
 	ownOrder bool     // nobody has said an idle_order
 	streams  sync.Map // handle to *cupool.Stream; the pool knows whether that is open
 
+	following sync.Mutex // guards followers
+	followers map[peerStream]*cupool.Stream
+
 	mu      sync.RWMutex // guards what follows
 	pools   map[poolID]*pool
 	retired []*pool // whose last block is not freed yet
@@ -123,7 +126,7 @@ func open(ordinal int, set settingsOf, isNew bool) (*gpu, error) {
 	if err != nil {
 		return nil, noDevice(err)
 	}
-	g := &gpu{ordinal: ordinal, ownOrder: ownOrder, pools: map[poolID]*pool{}, named: map[string]poolID{}}
+	g := &gpu{ordinal: ordinal, ownOrder: ownOrder, followers: map[peerStream]*cupool.Stream{}, pools: map[poolID]*pool{}, named: map[string]poolID{}}
 	g.driver = &driver{Driver: inner, of: g}
 	if err := g.begin(cfg); err != nil {
 		return nil, errors.Join(err, inner.Close())
@@ -284,6 +287,8 @@ func (g *gpu) allocating(t *C.thread, stream C.uintptr_t, f func(s *cupool.Strea
 	return g.onStream(cupool.StreamHandle(stream), f)
 }
 
+var errPerThread = faultf(C.CUPOOL_ERROR_FOREIGN_STREAM, "CU_STREAM_PER_THREAD is another stream for each thread: give the pool a stream that was made")
+
 // stream returns the pool's side of a stream, nil for the default one. It may have been forgotten meanwhile, which
 // shows in its use.
 func (g *gpu) stream(handle cupool.StreamHandle) (*cupool.Stream, error) {
@@ -299,7 +304,7 @@ func (g *gpu) stream(handle cupool.StreamHandle) (*cupool.Stream, error) {
 // adopt is stream that asks the pool.
 func (g *gpu) adopt(handle cupool.StreamHandle) (*cupool.Stream, error) {
 	if handle == cuda.PerThreadStream {
-		return nil, faultf(C.CUPOOL_ERROR_FOREIGN_STREAM, "CU_STREAM_PER_THREAD is another stream for each thread: give the pool a stream that was made")
+		return nil, errPerThread
 	}
 	s, err := g.root.AdoptStream(handle)
 	if err == nil {
@@ -315,6 +320,7 @@ func (g *gpu) forget(handle cupool.StreamHandle) error {
 	}
 	err := g.access.ForgetStream(handle)
 	g.streams.Delete(handle)
+	each(func(other *gpu) { err = errors.Join(err, other.leave(peerStream{g, handle})) })
 	C.cupool_forget_hints()
 	return err
 }

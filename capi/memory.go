@@ -123,13 +123,31 @@ func put[T ~uintptr](at *pointer, p T) { *(*uintptr)(pointer(at)) = uintptr(p) }
 //export cupoolGoRecordStream
 func cupoolGoRecordStream(t *C.thread, p, stream C.uintptr_t) (st C.cupool_status) {
 	defer caught(t, &st)
-	return done(t, byAddress(ptr(p), func(g *gpu) error {
-		b, err := g.root.Lookup(ptr(p))
+	return done(t, recordOn(ptr(p), nil, cupool.StreamHandle(stream)))
+}
+
+//export cupoolGoRecordStreamOn
+func cupoolGoRecordStreamOn(t *C.thread, p C.uintptr_t, ordinal C.int, stream C.uintptr_t) (st C.cupool_status) {
+	defer caught(t, &st)
+	at, err := of(ordinal)
+	if err == nil {
+		err = recordOn(ptr(p), at, cupool.StreamHandle(stream))
+	}
+	return done(t, err)
+}
+
+// recordOn notes the use of the block at an address on a stream of a device; nil: of the block's own.
+func recordOn(p cupool.Ptr, at *gpu, stream cupool.StreamHandle) error {
+	return byAddress(p, func(g *gpu) error {
+		b, err := g.root.Lookup(p)
 		if err != nil {
 			return err
 		}
-		return g.onStream(cupool.StreamHandle(stream), func(s *cupool.Stream) error { return g.record(b, s) })
-	}))
+		if at != nil && at != g {
+			return g.recordPeer(b, peerStream{at, stream})
+		}
+		return g.onStream(stream, func(s *cupool.Stream) error { return g.record(b, s) })
+	})
 }
 
 // record notes the use of a block on a stream. It fails with ErrClosed for a closed one, on which nothing is noted.

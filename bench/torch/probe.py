@@ -23,6 +23,7 @@ import choose
 PROBES = {}
 ONLY_CUPOOL = set()
 ALONE = set()
+TWO_GPUS = set()
 
 
 def probe(function):
@@ -38,6 +39,12 @@ def cupool_only(function):
 def alone(function):
     """A probe of the device's free memory, or of time: others at work would be seen in it."""
     ALONE.add(function.__name__)
+    return function
+
+
+def two_gpus(function):
+    """A probe that takes two GPUs, and is left out where there is one."""
+    TWO_GPUS.add(function.__name__)
     return function
 
 
@@ -835,6 +842,176 @@ def speed(torch):
     return f"{(time.perf_counter() - t) / 200000 * 1e9:.0f} ns a pair from Python"
 
 
+# ------------------------------------------------------------------ two GPUs in one process
+
+def _agree(torch, x, y):
+    """y, on the other GPU, has what x has. Views that are not contiguous are copied by a kernel that reads the peer."""
+    y.copy_(x)
+    assert torch.equal(x.cpu(), y.cpu())
+    y.copy_(x.t())
+    assert torch.equal(x.t().cpu(), y.cpu())
+
+
+@two_gpus
+@probe
+def peers(torch):
+    for n in (16, 1000, 8000):  # small blocks, large ones, and what the pool grows by after access was given
+        x, y = torch.randn(n, n, device="cuda:0"), torch.empty(n, n, device="cuda:1")
+        _agree(torch, x, y)
+        _agree(torch, y, x)
+    del x, y
+    torch.cuda.empty_cache()
+    x, y = torch.randn(5000, 5000, device="cuda:0"), torch.empty(5000, 5000, device="cuda:1")
+    _agree(torch, x, y)
+    torch.cuda.synchronize(0), torch.cuda.synchronize(1)
+    return f"access both ways: {torch.cuda.can_device_access_peer(0, 1)}"
+
+
+@two_gpus
+@probe
+def devices_apart(torch):
+    """Counts, trims, limits and snapshots are of one GPU, whichever is the current one."""
+    x, y = (torch.empty(n << 20, dtype=torch.uint8, device=device) for n, device in ((32, "cuda:0"), (64, "cuda:1")))
+    assert [torch.cuda.memory_allocated(d) for d in (0, 1)] == [x.nbytes, y.nbytes]
+    assert {s["device"] for s in torch.cuda.memory_snapshot()} == {0, 1}
+    torch.cuda.set_per_process_memory_fraction(0.01, 1)
+    torch.empty(4 << 30, dtype=torch.uint8, device="cuda:0")
+    try:
+        torch.empty(4 << 30, dtype=torch.uint8, device="cuda:1")
+        raise AssertionError("the limit of GPU 1 does not hold")
+    except torch.OutOfMemoryError as err:
+        assert "GPU 1" in str(err), err
+    torch.cuda.set_per_process_memory_fraction(1.0, 1)
+    del y
+    assert torch.cuda.memory_allocated(1) == 0
+    torch.cuda.empty_cache()
+    assert torch.cuda.memory_reserved(1) == 0 and torch.cuda.memory_allocated(0) == x.nbytes
+    return "counted, limited and trimmed apart"
+
+
+@two_gpus
+@probe
+def data_parallel(torch):
+    import copy
+    torch.manual_seed(0)
+    one = torch.nn.Sequential(torch.nn.Linear(512, 2048), torch.nn.GELU(), torch.nn.Linear(2048, 512)).to("cuda:0")
+    both = torch.nn.DataParallel(copy.deepcopy(one), [0, 1])
+    optimizers = [torch.optim.SGD(m.parameters(), 0.1) for m in (one, both)]
+    for i in range(20):
+        x, losses = torch.randn(64 + 34 * i, 512, device="cuda:0"), []
+        for m, o in zip((one, both), optimizers):
+            losses.append((m(x) - x).pow(2).mean())
+            losses[-1].backward()
+            o.step()
+            o.zero_grad()
+        assert torch.allclose(*losses, rtol=1e-4), (i, losses)
+    return f"the losses are those of one GPU, {losses[0].item():.5f}"
+
+
+@two_gpus
+@probe
+def model_in_halves(torch):
+    """The backward pass frees memory of each GPU on a thread of the other."""
+    first, second = torch.nn.Linear(1024, 1024).to("cuda:0"), torch.nn.Linear(1024, 1024).to("cuda:1")
+    sums = []
+    for n in (100, 3000, 17, 5000, 100):
+        x = torch.randn(n, 1024, device="cuda:0", requires_grad=True)
+        loss = second(first(x).relu().to("cuda:1")).pow(2).mean()
+        loss.backward()
+        sums.append(loss.item())
+        assert x.grad.isfinite().all()
+        first.zero_grad(), second.zero_grad()
+    return f"{len(sums)} steps"
+
+
+@two_gpus
+@probe
+def stream_of_another_gpu(torch):
+    """A block waits for a stream of the other GPU that it was recorded on."""
+    with torch.cuda.device(1):
+        far = torch.cuda.Stream()
+        y, started = torch.empty(64 << 20, dtype=torch.uint8, device="cuda:1"), torch.cuda.Event()
+    x = torch.ones(64 << 20, dtype=torch.uint8, device="cuda:0")
+    y.copy_(x)
+    torch.cuda.synchronize(0), torch.cuda.synchronize(1)
+    with torch.cuda.device(1), torch.cuda.stream(far):
+        started.record()
+        torch.cuda._sleep(400_000_000)
+        y.copy_(x)
+    x.record_stream(far)
+    address = x.data_ptr()
+    del x
+    others = [torch.zeros(64 << 20, dtype=torch.uint8, device="cuda:0") for _ in range(8)]
+    assert address not in [o.data_ptr() for o in others] or far.query(), "the block was given out while GPU 1 reads it"
+    torch.cuda.synchronize(0), torch.cuda.synchronize(1)
+    assert y.eq(1).all().item(), "GPU 1 read what came later"
+    return "the block waits for it"
+
+
+@two_gpus
+@probe
+def graph_on_second_gpu(torch):
+    with torch.cuda.device(1):
+        w = torch.randn(512, 512, device="cuda")
+        x = torch.randn(64, 512, device="cuda")
+        w @ w
+        g = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(g):
+            out = (x @ w).relu() @ w
+        x.normal_()
+        g.replay()
+        assert torch.equal(out, (x @ w).relu() @ w)
+        del g, out
+    return "captured and replayed on GPU 1"
+
+
+@two_gpus
+@cupool_only
+def sleep_with_peers(torch):
+    """What wakes at its addresses is reached by the other GPU again."""
+    import cupool.torch
+    with cupool.torch.tag("weights"):
+        x = torch.randn(4000, 4000, device="cuda:0")
+    y = torch.empty(4000, 4000, device="cuda:1")
+    _agree(torch, x, y)
+    held = torch.cuda.memory_reserved(0)
+    cupool.torch.sleep("weights")
+    assert torch.cuda.memory_reserved(0) < held
+    cupool.torch.wake("weights")
+    _agree(torch, x, y)
+    return "the same addresses, and GPU 1 reads them"
+
+
+@two_gpus
+@probe
+def threads_on_two_gpus(torch):
+    """Threads work on both GPUs, and free what others allocated."""
+    import queue
+    import threading
+    passed, failed = queue.Queue(maxsize=64), []
+
+    def work(k):
+        try:
+            device = f"cuda:{k % 2}"
+            with torch.cuda.stream(torch.cuda.Stream(device)):
+                for i in range(300):
+                    x = torch.full(((i * 7919 + k) % 200_000 + 1,), k, device=device)
+                    assert x.eq(k).all().item()
+                    passed.put(x)
+                    x = passed.get()
+                    del x
+        except BaseException as err:  # a thread's own goes nowhere
+            failed.append(err)
+
+    ts = [threading.Thread(target=work, args=(k,)) for k in range(8)]
+    [t.start() for t in ts]
+    [t.join() for t in ts]
+    assert not failed, failed[0]
+    torch.cuda.synchronize(0), torch.cuda.synchronize(1)
+    assert [torch.cuda.memory_allocated(d) for d in (0, 1)] == [0, 0]
+    return "8 threads"
+
+
 # ------------------------------------------------------------------ all
 
 def run_one(name, mode):
@@ -850,7 +1027,10 @@ def run_one(name, mode):
 
 
 def run_all(mode, jobs):
-    names = [n for n in PROBES if (mode == "cupool" or n not in ONLY_CUPOOL) and n != "ipc_to_cupool"]
+    import torch
+    few = torch.cuda.device_count() < 2
+    names = [n for n in PROBES if (mode == "cupool" or n not in ONLY_CUPOOL) and n != "ipc_to_cupool"
+             and not (few and n in TWO_GPUS)]
     here = os.path.abspath(__file__)
 
     def job(name):

@@ -490,7 +490,8 @@ void Allocator::recordStream(const c10::DataPtr& data, c10::cuda::CUDAStream str
     return;
   }
   cudaStream_t handle = stream.stream();
-  check(lib.record_stream_(p, handle));
+  opened(stream.device_index());
+  check(lib.record_stream_on_(p, stream.device_index(), handle));
   if (C10_UNLIKELY(watchedFrees_.load(std::memory_order_relaxed))) {
     for (int i = 0; i < count_; i++) {
       devices_[i].history.recorded(p, handle);

@@ -9,10 +9,11 @@
 namespace cupool_torch {
 
 #define CUPOOL_TORCH_FUNCTIONS(X)                                                                                      \
-  X(last_error) X(last_status) X(status_name) X(version) X(open) X(is_open) X(set_fraction) X(fraction)               \
-  X(memory_info) X(enable_peer) X(alloc) X(alloc_at) X(free) X(record_stream) X(collect) X(block) X(pool_create)      \
-  X(pool_set_flags) X(begin) X(end) X(pool_release) X(pool_use_count) X(trim) X(get_stats) X(reset_peaks)            \
-  X(reset_accumulated) X(last_oom) X(snapshot) X(set_callbacks) X(export) X(import) X(unimport) X(configure)
+  X(last_error) X(last_status) X(status_name) X(version) X(open) X(is_open) X(set_fraction) X(fraction)                \
+  X(memory_info) X(enable_peer) X(alloc) X(alloc_at) X(free) X(record_stream) X(record_stream_on) X(collect)           \
+  X(block) X(pool_create) X(pool_set_flags) X(begin) X(end) X(pool_release) X(pool_use_count) X(trim) X(get_stats)     \
+  X(reset_peaks) X(reset_accumulated) X(last_oom) X(snapshot) X(set_callbacks) X(export) X(import) X(unimport)         \
+  X(configure)
 
 // The functions of cupool.h that the class calls, by their names without the prefix. A member is null until load.
 struct Library {

@@ -75,6 +75,48 @@ static void *without_context(void *recorded) {
   return NULL;
 }
 
+/* A block waits for a stream of the other device, also for what that was given after it was recorded. */
+static void recorded_on_peer(void) {
+  void *here, *there, *p, *large, *own = new_stream();
+  CHECK(CU(cuCtxGetCurrent, (void **), &here) == 0);
+  CHECK(CU(cuDevicePrimaryCtxRetain, (void **, int), &there, 1) == 0 && CU(cuCtxSetCurrent, (void *), there) == 0);
+  void *streams[] = {new_stream(), NULL};
+  for (int i = 0; i < 2; i++) {
+    void *far = streams[i];
+    OK(cupool_alloc(1, 64 * MIB, far, &large));
+    OK(cupool_alloc(0, 8 * MIB, NULL, &p));
+    uintptr_t was = (uintptr_t)p;
+    OK(cupool_record_stream_on(p, 1, far));
+    OK(cupool_record_stream_on(p, 1, far));
+    for (int n = 0; n < 20; n++) {
+      CHECK(CU(cuMemsetD8Async, (uintptr_t, unsigned char, size_t, void *), (uintptr_t)large, 1, 64 * MIB, far) == 0);
+    }
+    OK(cupool_free(p));
+    OK(cupool_collect(0, NULL));
+    OK(cupool_alloc(0, 8 * MIB, NULL, &p));
+    CHECK((uintptr_t)p != was || CU(cuStreamQuery, (void *), far) == 0);
+    OK(cupool_free(p));
+    OK(cupool_free(large));
+    OK(cupool_wait(0)); /* for the other device's stream, too */
+    CHECK(CU(cuStreamQuery, (void *), far) == 0);
+  }
+  OK(cupool_alloc(0, 1000, NULL, &p));
+  FAILS(CUPOOL_ERROR_INVALID, cupool_record_stream_on(p, 99, NULL));
+  FAILS(CUPOOL_ERROR_FOREIGN_STREAM, cupool_record_stream_on(p, 1, own));
+  FAILS(CUPOOL_ERROR_FOREIGN_STREAM, cupool_record_stream_on(p, 1, (void *)2)); /* CU_STREAM_PER_THREAD */
+  OK(cupool_record_stream_on(p, 0, own));
+  OK(cupool_record_stream_on(NULL, 1, NULL));
+  OK(cupool_record_stream_on(p, 1, streams[0]));
+  OK(cupool_free(p));
+  FAILS(CUPOOL_ERROR_DOUBLE_FREE, cupool_record_stream_on(p, 1, streams[0]));
+  int64_t before = stats_of(CUPOOL_MAIN).streams;
+  OK(cupool_forget_stream(1, streams[0]));
+  OK(cupool_forget_stream(1, streams[0]));
+  CHECK(stats_of(CUPOOL_MAIN).streams == before - 1); /* device 0's that followed it */
+  CHECK(CU(cuStreamDestroy_v2, (void *), streams[0]) == 0 && CU(cuCtxSetCurrent, (void *), here) == 0);
+  OK(cupool_forget_stream(0, own));
+}
+
 int main(int argc, char **argv) {
   CHECK(argc == 2); /* a folder */
   CHECK(cupool_version() == CUPOOL_VERSION);
@@ -316,6 +358,7 @@ int main(int argc, char **argv) {
   OK(cupool_forget_stream(0, stream));
   OK(cupool_enable_peer(0, 1));
   OK(cupool_enable_peer(0, 1));
+  recorded_on_peer();
   agree(0, CUPOOL_ALL);
   agree(1, CUPOOL_ALL);
 
