@@ -420,7 +420,7 @@ typedef struct cupool_stats {
  * 10 ns for each block. Fails with CUPOOL_ERROR_NOT_FOUND. */
 CUPOOL_API cupool_status cupool_get_stats(int device, cupool_pool_id pool, cupool_stats *stats) CUPOOL_NOEXCEPT;
 
-/* Sets all peaks of the device's pools to the current values. */
+/* Sets all peaks of the device's pools to the current values, without blocks that streams are done with. */
 CUPOOL_API cupool_status cupool_reset_peaks(int device) CUPOOL_NOEXCEPT;
 
 /* Has allocated, freed and the num_ counters of the device's pools begin at 0 anew. */

@@ -179,16 +179,21 @@ func cupoolGoWait(t *C.thread, ordinal C.int) C.cupool_status {
 
 //export cupoolGoCollect
 func cupoolGoCollect(t *C.thread, ordinal C.int, blocks *C.size_t) C.cupool_status {
-	return call(t, ordinal, func(g *gpu) (err error) {
-		total := 0
-		for _, p := range append([]*cupool.Pool{g.root}, g.root.Pools()...) {
-			n, e := p.ProcessDeferred()
-			total += n
-			err = errors.Join(err, unlessCaptured(e))
-		}
-		set(blocks, int64(total))
+	return call(t, ordinal, func(g *gpu) error {
+		n, err := g.collect()
+		set(blocks, int64(n))
 		return err
 	})
+}
+
+// collect frees the blocks of all pools whose wait for other streams is over, and returns their number.
+func (g *gpu) collect() (total int, err error) {
+	for _, p := range append([]*cupool.Pool{g.root}, g.root.Pools()...) {
+		n, e := p.ProcessDeferred()
+		total += n
+		err = errors.Join(err, unlessCaptured(e))
+	}
+	return total, err
 }
 
 //export cupoolGoReserve

@@ -1,5 +1,6 @@
 """Whole PyTorch programs on several GPUs under an allocator, a process for each GPU. Prints a line of JSON as programs.py does,
-with the peaks of the rank that reserved most.
+with the peaks of the rank that reserved most. Seconds are of the steps after the first five, which make what PyTorch and NCCL
+make once.
 
 usage: ranks.py NAME default|expandable|cupool
 SEED=n changes sizes and numbers. EXACT=1 takes deterministic algorithms, for the digests; it is slower. RANKS=n takes n GPUs.
@@ -37,15 +38,29 @@ def program(function):
     return function
 
 
+started = 0.0
+
+
+def steps(count):
+    """Counts steps, and has the time begin after the first five."""
+    global started
+    for i in range(count):
+        if i == 5:
+            torch.cuda.synchronize()
+            dist.barrier()
+            started = time.time()
+        yield i
+
+
 def encoder(wide, heads, layers):
     layer = torch.nn.TransformerEncoderLayer(wide, heads, 4 * wide, dropout=0, batch_first=True)
     return torch.nn.TransformerEncoder(layer, layers, enable_nested_tensor=False).cuda()
 
 
-def train(model, wide, steps, longest, autocast=True):
+def train(model, wide, count, longest, autocast=True):
     """Steps on batches of any size, the same on each rank. Returns the sum of the ranks' last losses."""
     optimizer = torch.optim.AdamW(model.parameters(), 1e-4)
-    for _ in range(steps):
+    for _ in steps(count):
         x = torch.randn(random.randint(1, 8), random.randint(16, longest), wide, device="cuda")
         with torch.autocast("cuda", dtype=torch.bfloat16, enabled=autocast):
             loss = (model(x).float() - x).pow(2).mean()
@@ -102,7 +117,7 @@ def experts():
     expert = torch.nn.Sequential(torch.nn.Linear(wide, 4 * wide), torch.nn.GELU(), torch.nn.Linear(4 * wide, wide)).cuda()
     router = torch.nn.Linear(wide, ranks).cuda()
     optimizer = torch.optim.AdamW([*expert.parameters(), *router.parameters()], 1e-4)
-    for _ in range(60):
+    for _ in steps(60):
         x = torch.randn(random.randint(500, 16000), wide, device="cuda")
         weight, to = router(x).softmax(1).max(1)
         order = to.argsort(stable=True)
@@ -147,7 +162,7 @@ def stages():
     stage = PipelineStage(part, rank, ranks, torch.device("cuda", torch.cuda.current_device()))
     schedule = Schedule1F1B(stage, n_microbatches=8, loss_fn=lambda y, want: (y - want).pow(2).mean())
     optimizer, losses = torch.optim.AdamW(part.parameters(), 1e-4), []
-    for _ in range(30):
+    for _ in steps(30):
         x, losses = torch.randn(16, 256, wide, device="cuda"), []
         if rank == 0:
             schedule.step(x)
@@ -170,7 +185,7 @@ def buffers():
     with torch.cuda.use_mem_pool(pool):
         x = torch.ones(32 << 20, device="cuda")
     backend.register_mem_pool(pool)
-    for _ in range(4):
+    for _ in steps(20):
         dist.all_reduce(x, dist.ReduceOp.AVG)
         x += dist.get_rank()
     more = torch.ones(8 << 20, device="cuda")
@@ -191,7 +206,7 @@ def symmetric():
     x = memory.empty(1 << 20, device=torch.device("cuda", torch.cuda.current_device()))
     x.fill_(dist.get_rank() + 1)
     memory.rendezvous(x, group)
-    for _ in range(10):
+    for _ in steps(20):
         y = torch.ops.symm_mem.one_shot_all_reduce(x, "sum", group)
         z = torch.randn(random.randint(1, 8 << 20), device="cuda") + y[0]
     torch.cuda.synchronize()
@@ -207,8 +222,6 @@ def rank():
     random.seed(SEED)
     if os.environ.get("EXACT"):
         torch.use_deterministic_algorithms(True, warn_only=True)
-    dist.barrier()
-    started = time.time()
     result = PROGRAMS[NAME]()
     torch.cuda.synchronize()
     dist.barrier()
@@ -221,7 +234,7 @@ def rank():
     if gpu == 0:
         mebibytes = {key: round(n / 2**20) for key, n in zip(keys, most)}
         print(json.dumps(dict(name=NAME, allocator=ALLOCATOR, seconds=round(seconds, 1), **mebibytes,
-                              digest=result.double().item().hex())), flush=True)
+                              driver_allocs=stats["num_device_alloc"], digest=result.double().item().hex())), flush=True)
     dist.destroy_process_group()
 
 

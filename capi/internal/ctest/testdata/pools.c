@@ -203,6 +203,7 @@ static void peaks(void) {
   for (int trimmed = 0; trimmed < 2; trimmed++) {
     OK(cupool_reset_peaks(0));
     cupool_stats s = stats_of(CUPOOL_MAIN);
+    CHECK(s.pending_bytes == 0); /* the stream is idle */
     for (int i = 0; i < STATS; i++) CHECK((&s.allocation.all)[i].peak == (&s.allocation.all)[i].current);
     agree(0, CUPOOL_ALL);
     OK(cupool_trim(0, CUPOOL_MAIN, 0, NULL));
