@@ -228,8 +228,9 @@ CUPOOL_API cupool_status cupool_free(void *p) CUPOOL_NOEXCEPT;
  * nothing. Fails with CUPOOL_ERROR_FOREIGN_POINTER, CUPOOL_ERROR_DOUBLE_FREE, CUPOOL_ERROR_FOREIGN_STREAM. */
 CUPOOL_API cupool_status cupool_record_stream(void *p, void *stream) CUPOOL_NOEXCEPT;
 
-/* cupool_record_stream for a stream of a device, which may be another one than the block's: work there reads the block
- * over the connection of both. Each such stream takes one of the block's device, until cupool_forget_stream. */
+/* cupool_record_stream for a stream of a device, which may be another one than the block's: work there uses the block
+ * over the connection of both. Where the stream is captured when the block is freed, the block counts as allocated until
+ * the capture is over and something else is allocated, freed or collected. */
 CUPOOL_API cupool_status cupool_record_stream_on(void *p, int device, void *stream) CUPOOL_NOEXCEPT;
 
 /* Says that a stream is about to be destroyed: waits for its work, and its free memory goes to the others. A handle

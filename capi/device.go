@@ -34,9 +34,7 @@ type gpu struct {
 	memory   int64    // the device's memory in bytes
 	ownOrder bool     // nobody has said an idle_order
 	streams  sync.Map // handle to *cupool.Stream; the pool knows whether that is open
-
-	following sync.Mutex // guards followers
-	followers map[peerStream]*cupool.Stream
+	peers    peers
 
 	mu      sync.RWMutex // guards what follows
 	pools   map[poolID]*pool
@@ -126,7 +124,7 @@ func open(ordinal int, set settingsOf, isNew bool) (*gpu, error) {
 	if err != nil {
 		return nil, noDevice(err)
 	}
-	g := &gpu{ordinal: ordinal, ownOrder: ownOrder, followers: map[peerStream]*cupool.Stream{}, pools: map[poolID]*pool{}, named: map[string]poolID{}}
+	g := &gpu{ordinal: ordinal, ownOrder: ownOrder, peers: peers{blocks: map[cupool.Ptr]*visited{}, agents: map[*gpu]*cupool.Stream{}}, pools: map[poolID]*pool{}, named: map[string]poolID{}}
 	g.driver = &driver{Driver: inner, of: g}
 	if err := g.begin(cfg); err != nil {
 		return nil, errors.Join(err, inner.Close())
@@ -281,6 +279,9 @@ func (g *gpu) onStream(handle cupool.StreamHandle, f func(s *cupool.Stream) erro
 
 // allocating is onStream for what may take memory of the device, which is told of as the stream's.
 func (g *gpu) allocating(t *C.thread, stream C.uintptr_t, f func(s *cupool.Stream) error) error {
+	if g.peers.freed.Load() > 0 {
+		g.freeLate()
+	}
 	before := t.stream
 	t.stream = stream
 	defer func() { t.stream = before }()
@@ -320,7 +321,7 @@ func (g *gpu) forget(handle cupool.StreamHandle) error {
 	}
 	err := g.access.ForgetStream(handle)
 	g.streams.Delete(handle)
-	each(func(other *gpu) { err = errors.Join(err, other.leave(peerStream{g, handle})) })
+	each(func(other *gpu) { err = errors.Join(err, other.forgetPeer(peerStream{g, handle})) })
 	C.cupool_forget_hints()
 	return err
 }

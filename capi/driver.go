@@ -21,8 +21,7 @@ type driver struct {
 	cuda.Driver
 	of *gpu
 
-	sizes     sync.Map // of segments, in bytes, by address
-	followers sync.Map // streams that follow one of another device, by handle: peerStream
+	sizes sync.Map // of segments, in bytes, by address
 }
 
 // relaxed relaxes the thread's capture mode until the function that it returns is called.
@@ -132,7 +131,7 @@ func (d *driver) captured(s cupool.StreamHandle) error {
 // RecordEvent fails on a stream that is captured: what waits for it waits on.
 func (d *driver) RecordEvent(e cupool.EventHandle, s cupool.StreamHandle) error {
 	defer relaxed()()
-	if err := errors.Join(d.captured(s), d.follow(s)); err != nil {
+	if err := d.captured(s); err != nil {
 		return err
 	}
 	return d.Driver.RecordEvent(e, s)
@@ -140,7 +139,7 @@ func (d *driver) RecordEvent(e cupool.EventHandle, s cupool.StreamHandle) error 
 
 func (d *driver) SyncStream(s cupool.StreamHandle) error {
 	defer relaxed()()
-	if err := errors.Join(d.captured(s), d.follow(s)); err != nil {
+	if err := d.captured(s); err != nil {
 		return err
 	}
 	return d.Driver.SyncStream(s)
@@ -199,4 +198,26 @@ func (d *driver) CopyOut(dst []byte, src cupool.Ptr, s cupool.StreamHandle) erro
 func (d *driver) Close() error {
 	defer relaxed()()
 	return d.Driver.Close()
+}
+
+// enablePeer lets the device touch the memory of another one.
+func (d *driver) enablePeer(peer *driver) error {
+	defer relaxed()()
+	return d.Driver.EnablePeer(peer.Driver)
+}
+
+// EnablePeer implements device.Peers.
+func (d *driver) EnablePeer(peer device.Peer) error {
+	if p, ok := peer.(*driver); ok {
+		return d.enablePeer(p)
+	}
+	return d.Driver.EnablePeer(peer)
+}
+
+// CanAccessPeer implements device.Peers.
+func (d *driver) CanAccessPeer(peer device.Peer) error {
+	if p, ok := peer.(*driver); ok {
+		peer = p.Driver
+	}
+	return d.Driver.CanAccessPeer(peer)
 }

@@ -101,7 +101,7 @@ var errNowhere error = &cupool.BlockError{Op: "look-up", Size: -1, Err: cupool.E
 //export cupoolGoFree
 func cupoolGoFree(t *C.thread, p C.uintptr_t) (st C.cupool_status) {
 	defer caught(t, &st)
-	err := byAddress(ptr(p), func(g *gpu) error { return g.root.FreePtr(ptr(p), -1) })
+	err := byAddress(ptr(p), func(g *gpu) error { return g.free(ptr(p)) })
 	if ending(err) {
 		return C.CUPOOL_OK
 	}
@@ -112,7 +112,7 @@ func cupoolGoFree(t *C.thread, p C.uintptr_t) (st C.cupool_status) {
 //
 //export cupoolGoFreeLater
 func cupoolGoFreeLater(p C.uintptr_t) {
-	go func() { _ = byAddress(ptr(p), func(g *gpu) error { return g.root.FreePtr(ptr(p), -1) }) }()
+	go func() { _ = byAddress(ptr(p), func(g *gpu) error { return g.free(ptr(p)) }) }()
 }
 
 func ptr(p C.uintptr_t) cupool.Ptr { return cupool.Ptr(p) }
@@ -188,6 +188,9 @@ func cupoolGoCollect(t *C.thread, ordinal C.int, blocks *C.size_t) C.cupool_stat
 
 // collect frees the blocks of all pools whose wait for other streams is over, and returns their number.
 func (g *gpu) collect() (total int, err error) {
+	if g.peers.freed.Load() > 0 {
+		g.freeLate()
+	}
 	for _, p := range append([]*cupool.Pool{g.root}, g.root.Pools()...) {
 		n, e := p.ProcessDeferred()
 		total += n

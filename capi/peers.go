@@ -5,119 +5,203 @@ import "C"
 
 import (
 	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/cuda"
 	"github.com/cupool/cupool/device"
 )
 
-// enablePeer lets the device touch the memory of another one.
-func (d *driver) enablePeer(peer *driver) error {
-	defer relaxed()()
-	return d.Driver.EnablePeer(peer.Driver)
-}
-
-// EnablePeer implements device.Peers.
-func (d *driver) EnablePeer(peer device.Peer) error {
-	if p, ok := peer.(*driver); ok {
-		return d.enablePeer(p)
-	}
-	return d.Driver.EnablePeer(peer)
-}
-
-// CanAccessPeer implements device.Peers.
-func (d *driver) CanAccessPeer(peer device.Peer) error {
-	if p, ok := peer.(*driver); ok {
-		peer = p.Driver
-	}
-	return d.Driver.CanAccessPeer(peer)
-}
-
 // peerStream is a stream of another device that uses memory of this one.
-//
-// A pool knows streams of its own device alone, so one of those follows the other: before an event is recorded
-// on it, and before somebody waits for it, it waits for what the other stream was given.
 type peerStream struct {
 	of     *gpu
 	handle cupool.StreamHandle
 }
 
-// follow has a stream wait for the one that it follows, if any.
-func (d *driver) follow(s cupool.StreamHandle) (err error) {
-	v, ok := d.followers.Load(s)
-	if !ok {
-		return nil
+// peers knows which blocks of a device streams of other devices use. The pool knows streams of its own device
+// alone. So when such a block is freed, a stream of its device, the agent, waits for what the other stream was given
+// by then, and the block waits for the agent.
+type peers struct {
+	count atomic.Int64 // of blocks
+	freed atomic.Int64 // of these, how many wait for the end of a capture to be freed
+
+	mu     sync.Mutex // guards what follows
+	blocks map[cupool.Ptr]*visited
+	agents map[*gpu]*cupool.Stream // for the streams of each other device
+}
+
+// visited is a block that streams of other devices use.
+type visited struct {
+	by    []peerStream
+	freed bool // its free is under way, or waits for the end of a capture
+}
+
+// recordPeer notes the use of a block on a stream of another device.
+func (g *gpu) recordPeer(b cupool.Block, s peerStream) error {
+	switch s.handle {
+	case cuda.PerThreadStream:
+		return errPerThread
+	case cuda.LegacyStream:
+		s.handle = 0
 	}
-	leader := v.(peerStream)
-	peer := leader.of.driver
-	if err := peer.captured(leader.handle); err != nil {
+	if err := s.of.driver.OwnsStream(s.handle); err != nil {
 		return err
 	}
-	e, err := peer.Driver.NewEvent()
+	g.peers.mu.Lock()
+	defer g.peers.mu.Unlock()
+	v := g.peers.blocks[b.Ptr()]
+	if v != nil && v.freed {
+		return freedAlready("record stream", b.Ptr())
+	}
+	agent, err := g.agentLocked(s.of)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, peer.Driver.DestroyEvent(e)) }()
-	if err := peer.Driver.RecordEvent(e, leader.handle); err != nil {
+	if err := g.record(b, agent); err != nil {
 		return err
 	}
-	return d.Driver.StreamWaitPeerEvent(s, e, peer.Driver)
-}
-
-// recordPeer is record for a stream of another device.
-func (g *gpu) recordPeer(b cupool.Block, leader peerStream) error {
-	s, err := g.follower(leader)
-	if err != nil {
-		return err
+	if v == nil {
+		v = &visited{}
+		g.peers.blocks[b.Ptr()] = v
+		g.peers.count.Add(1)
 	}
-	return g.record(b, s)
-}
-
-// follower returns the stream of g that follows one of another device.
-func (g *gpu) follower(leader peerStream) (*cupool.Stream, error) {
-	if leader.handle == cuda.LegacyStream {
-		leader.handle = 0
+	if !slices.Contains(v.by, s) {
+		v.by = append(v.by, s)
 	}
-	g.following.Lock()
-	defer g.following.Unlock()
-	if s := g.followers[leader]; s != nil {
-		return s, nil
-	}
-	if err := leader.of.owns(leader.handle); err != nil {
-		return nil, err
-	}
-	s, err := g.root.NewStream()
-	if err != nil {
-		return nil, err
-	}
-	g.driver.followers.Store(s.Handle(), leader)
-	g.followers[leader] = s
-	return s, nil
-}
-
-// leave ends what follows a stream of another device, after its work.
-func (g *gpu) leave(leader peerStream) error {
-	g.following.Lock()
-	defer g.following.Unlock()
-	s := g.followers[leader]
-	if s == nil {
-		return nil
-	}
-	if err := s.Close(); err != nil && !errors.Is(err, cupool.ErrClosed) {
-		return err
-	}
-	g.driver.followers.Delete(s.Handle())
-	delete(g.followers, leader)
 	return nil
 }
 
-// owns fails for a stream that is not of the device.
-func (g *gpu) owns(handle cupool.StreamHandle) error {
-	switch handle {
-	case 0:
-		return nil
-	case cuda.PerThreadStream:
-		return errPerThread
+func freedAlready(op string, p cupool.Ptr) error {
+	return &cupool.BlockError{Op: op, Ptr: p, Size: -1, Err: cupool.ErrDoubleFree, Detail: "it waits for the end of a capture"}
+}
+
+// agentLocked returns the stream by which the device waits for those of another one.
+func (g *gpu) agentLocked(of *gpu) (*cupool.Stream, error) {
+	if a := g.peers.agents[of]; a != nil {
+		return a, nil
 	}
-	return g.driver.OwnsStream(handle)
+	a, err := g.root.NewStream()
+	if err == nil {
+		g.peers.agents[of] = a
+	}
+	return a, err
+}
+
+// free frees the block that begins at an address.
+func (g *gpu) free(p cupool.Ptr) error {
+	if g.peers.freed.Load() > 0 {
+		g.freeLate()
+	}
+	if g.peers.count.Load() > 0 {
+		if late, err := g.leave(p); late || err != nil {
+			return err
+		}
+	}
+	return g.root.FreePtr(p, -1)
+}
+
+// leave has the agents wait for the streams of other devices that use a block, which is to be freed. late: one of them
+// is captured, so the block is freed when the capture is over.
+func (g *gpu) leave(p cupool.Ptr) (late bool, err error) {
+	g.peers.mu.Lock()
+	defer g.peers.mu.Unlock()
+	v := g.peers.blocks[p]
+	switch {
+	case v == nil:
+		return false, nil
+	case v.freed:
+		return false, freedAlready("free", p)
+	}
+	if err := g.awaitLocked(v); err != nil {
+		if !errors.Is(err, errCaptured) {
+			return false, err
+		}
+		v.freed = true
+		g.peers.freed.Add(1)
+		return true, nil
+	}
+	g.dropLocked(p)
+	return false, nil
+}
+
+func (g *gpu) dropLocked(p cupool.Ptr) {
+	delete(g.peers.blocks, p)
+	g.peers.count.Add(-1)
+}
+
+// freeLate frees what waits for the end of a capture that is over.
+func (g *gpu) freeLate() {
+	var over []cupool.Ptr
+	g.peers.mu.Lock()
+	for p, v := range g.peers.blocks {
+		if v.freed && g.awaitLocked(v) == nil {
+			over = append(over, p)
+			g.peers.freed.Add(-1)
+			g.dropLocked(p)
+		}
+	}
+	g.peers.mu.Unlock()
+	for _, p := range over {
+		_ = g.root.FreePtr(p, -1) // a pool that sleeps keeps it
+	}
+}
+
+// awaitLocked has the agents wait for the streams that use a block, and takes each of them out.
+func (g *gpu) awaitLocked(v *visited) error {
+	for len(v.by) > 0 {
+		if err := g.awaitPeerLocked(v.by[0]); err != nil {
+			return err
+		}
+		v.by = v.by[1:]
+	}
+	return nil
+}
+
+// awaitPeerLocked has the agent wait for what a stream of another device was given. A device that is lost runs nothing.
+func (g *gpu) awaitPeerLocked(s peerStream) (err error) {
+	agent, peer := g.peers.agents[s.of], s.of.driver
+	defer func() {
+		if errors.Is(err, device.ErrDeviceLost) {
+			err = nil
+		}
+	}()
+	e, err := peer.NewEvent()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, peer.DestroyEvent(e)) }()
+	if err := peer.RecordEvent(e, s.handle); err != nil {
+		return err
+	}
+	if err := peer.captured(s.handle); err != nil { // since a moment ago, and the event may be the capture's
+		return err
+	}
+	defer relaxed()()
+	return g.driver.StreamWaitPeerEvent(agent.Handle(), e, peer.Driver)
+}
+
+// forgetPeer ends the use of the device's blocks by a stream that is about to be destroyed.
+func (g *gpu) forgetPeer(s peerStream) (err error) {
+	if g.peers.count.Load() == 0 {
+		return nil
+	}
+	g.peers.mu.Lock()
+	defer g.peers.mu.Unlock()
+	waited := false
+	for _, v := range g.peers.blocks {
+		i := slices.Index(v.by, s)
+		if i < 0 {
+			continue
+		}
+		if !waited {
+			if err := g.awaitPeerLocked(s); err != nil && !errors.Is(err, errCaptured) {
+				return err
+			}
+			waited = true
+		}
+		v.by = slices.Delete(v.by, i, i+1)
+	}
+	return nil
 }

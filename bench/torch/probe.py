@@ -845,7 +845,7 @@ def speed(torch):
 # ------------------------------------------------------------------ two GPUs in one process
 
 def _agree(torch, x, y):
-    """y, on the other GPU, has what x has. Views that are not contiguous are copied by a kernel that reads the peer."""
+    """y, on the other GPU, has what x has. A view that is not contiguous is copied by a kernel, which writes the peer."""
     y.copy_(x)
     assert torch.equal(x.cpu(), y.cpu())
     y.copy_(x.t())
@@ -928,14 +928,12 @@ def model_in_halves(torch):
 @probe
 def stream_of_another_gpu(torch):
     """A block waits for a stream of the other GPU that it was recorded on."""
-    with torch.cuda.device(1):
-        far = torch.cuda.Stream()
-        y, started = torch.empty(64 << 20, dtype=torch.uint8, device="cuda:1"), torch.cuda.Event()
+    far, near = torch.cuda.Stream("cuda:1"), torch.cuda.Stream("cuda:0")
     x = torch.ones(64 << 20, dtype=torch.uint8, device="cuda:0")
+    y = torch.empty_like(x, device="cuda:1")
     y.copy_(x)
     torch.cuda.synchronize(0), torch.cuda.synchronize(1)
-    with torch.cuda.device(1), torch.cuda.stream(far):
-        started.record()
+    with torch.cuda.stream(near), torch.cuda.stream(far):  # the copy is near's, and each waits for the other
         torch.cuda._sleep(400_000_000)
         y.copy_(x)
     x.record_stream(far)

@@ -111,7 +111,7 @@ def sharded_before():
 
 @program
 def experts():
-    """Each token goes to the rank of its expert and back: sizes differ at every step and rank."""
+    """Each token goes to the rank of its expert and back: sizes differ at every step, and so does what a rank receives."""
     from torch.distributed.nn.functional import all_to_all_single
     ranks, wide = dist.get_world_size(), 2048
     expert = torch.nn.Sequential(torch.nn.Linear(wide, 4 * wide), torch.nn.GELU(), torch.nn.Linear(4 * wide, wide)).cuda()
@@ -158,6 +158,7 @@ def stages():
     """A pipeline: each rank has some layers, and sends activations on."""
     from torch.distributed.pipelining import PipelineStage, Schedule1F1B
     rank, ranks, wide = dist.get_rank(), dist.get_world_size(), 2048
+    assert ranks > 1, "it takes two GPUs"
     part = encoder(wide, 16, 4)
     stage = PipelineStage(part, rank, ranks, torch.device("cuda", torch.cuda.current_device()))
     schedule = Schedule1F1B(stage, n_microbatches=8, loss_fn=lambda y, want: (y - want).pow(2).mean())
@@ -227,14 +228,16 @@ def rank():
     dist.barrier()
     seconds = time.time() - started
     stats, keys = torch.cuda.memory_stats(), ("requested", "active", "reserved")
-    peaks = torch.tensor([stats[key + "_bytes.all.peak"] for key in keys], device="cuda", dtype=torch.int64)
+    peaks = [stats[key + "_bytes.all.peak"] for key in keys] + [stats["num_device_alloc"]]
+    peaks = torch.tensor(peaks, device="cuda", dtype=torch.int64)
     of_all = [torch.empty_like(peaks) for _ in range(dist.get_world_size())]
     dist.all_gather(of_all, peaks)
     most = max((p.tolist() for p in of_all), key=lambda p: p[2])
     if gpu == 0:
         mebibytes = {key: round(n / 2**20) for key, n in zip(keys, most)}
         print(json.dumps(dict(name=NAME, allocator=ALLOCATOR, seconds=round(seconds, 1), **mebibytes,
-                              driver_allocs=stats["num_device_alloc"], digest=result.double().item().hex())), flush=True)
+                              driver_allocs=most[3], digest=result.double().item().hex() if os.environ.get("EXACT") else "")),
+              flush=True)
     dist.destroy_process_group()
 
 

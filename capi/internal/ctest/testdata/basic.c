@@ -109,12 +109,46 @@ static void recorded_on_peer(void) {
   OK(cupool_record_stream_on(p, 1, streams[0]));
   OK(cupool_free(p));
   FAILS(CUPOOL_ERROR_DOUBLE_FREE, cupool_record_stream_on(p, 1, streams[0]));
-  int64_t before = stats_of(CUPOOL_MAIN).streams;
-  OK(cupool_forget_stream(1, streams[0]));
-  OK(cupool_forget_stream(1, streams[0]));
-  CHECK(stats_of(CUPOOL_MAIN).streams == before - 1); /* device 0's that followed it */
+
+  /* What the stream is given later is not waited for: not what is captured, either. */
+  void *graph, *far = streams[0];
+  OK(cupool_wait(0));
+  OK(cupool_alloc(0, 3 * MIB, NULL, &p));
+  OK(cupool_record_stream_on(p, 1, far));
+  int64_t live = stats_of(CUPOOL_MAIN).allocation.all.current;
+  CHECK(CU(cuStreamBeginCapture_v2, (void *, int), far, 0) == 0);
+  OK(cupool_wait(0));
+  OK(cupool_trim(0, CUPOOL_ALL, 0, NULL));
+  OK(cupool_free(p)); /* when the capture is over */
+  CHECK(stats_of(CUPOOL_MAIN).allocation.all.current == live);
+  FAILS(CUPOOL_ERROR_DOUBLE_FREE, cupool_free(p));
+  FAILS(CUPOOL_ERROR_DOUBLE_FREE, cupool_record_stream_on(p, 1, NULL));
+  CHECK(CU(cuStreamEndCapture, (void *, void **), far, &graph) == 0 && CU(cuGraphDestroy, (void *), graph) == 0);
+  OK(cupool_collect(0, NULL));
+  CHECK(stats_of(CUPOOL_MAIN).allocation.all.current == live - 1);
+
+  OK(cupool_alloc(0, 1000, NULL, &p));
+  OK(cupool_record_stream_on(p, 1, far));
+  OK(cupool_forget_stream(1, far));
+  OK(cupool_forget_stream(1, far));
   CHECK(CU(cuStreamDestroy_v2, (void *), streams[0]) == 0 && CU(cuCtxSetCurrent, (void *), here) == 0);
+  OK(cupool_free(p));
   OK(cupool_forget_stream(0, own));
+  OK(cupool_wait(0));
+  OK(cupool_collect(0, NULL));
+}
+
+/* The other device is lost: it runs nothing, and this one goes on. */
+static void peer_is_lost(void) {
+  void *p;
+  OK(cupool_alloc(0, 8 * MIB, NULL, &p));
+  OK(cupool_record_stream_on(p, 1, NULL));
+  ((void (*)(const char *, int, int, int))driver("fakecuda_fail"))("cuStreamSynchronize", 1, 719, 1);
+  FAILS(CUPOOL_ERROR_DEVICE_LOST, cupool_wait(1));
+  OK(cupool_free(p));
+  OK(cupool_alloc(0, 3 * MIB, NULL, &p));
+  OK(cupool_free(p));
+  OK(cupool_wait(0));
 }
 
 int main(int argc, char **argv) {
@@ -389,5 +423,7 @@ int main(int argc, char **argv) {
   CHECK(p != NULL);
   cupool_torch_record_stream(p, NULL);
   cupool_torch_free(p, 1000, 0, NULL);
+
+  peer_is_lost();
   return 0;
 }
