@@ -134,7 +134,10 @@ func (d *driver) RecordEvent(e cupool.EventHandle, s cupool.StreamHandle) error 
 	if err := d.captured(s); err != nil {
 		return err
 	}
-	return d.Driver.RecordEvent(e, s)
+	if err := d.Driver.RecordEvent(e, s); err != nil {
+		return err
+	}
+	return d.captured(s) // by another thread meanwhile: then the event may be the capture's, which nobody can ask
 }
 
 func (d *driver) SyncStream(s cupool.StreamHandle) error {

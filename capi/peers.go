@@ -175,9 +175,6 @@ func (g *gpu) awaitPeerLocked(s peerStream) (err error) {
 	if err := peer.RecordEvent(e, s.handle); err != nil {
 		return err
 	}
-	if err := peer.captured(s.handle); err != nil { // since a moment ago, and the event may be the capture's
-		return err
-	}
 	defer relaxed()()
 	return g.driver.StreamWaitPeerEvent(agent.Handle(), e, peer.Driver)
 }
