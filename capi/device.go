@@ -124,7 +124,7 @@ func open(ordinal int, set settingsOf, isNew bool) (*gpu, error) {
 	if err != nil {
 		return nil, noDevice(err)
 	}
-	g := &gpu{ordinal: ordinal, ownOrder: ownOrder, peers: peers{blocks: map[cupool.Ptr]*visited{}, agents: map[*gpu]*cupool.Stream{}}, pools: map[poolID]*pool{}, named: map[string]poolID{}}
+	g := &gpu{ordinal: ordinal, ownOrder: ownOrder, peers: peers{blocks: map[cupool.Ptr]*peerBlock{}, agents: map[*gpu]*cupool.Stream{}}, pools: map[poolID]*pool{}, named: map[string]poolID{}}
 	g.driver = &driver{Driver: inner, of: g}
 	if err := g.begin(cfg); err != nil {
 		return nil, errors.Join(err, inner.Close())

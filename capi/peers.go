@@ -28,14 +28,14 @@ type peers struct {
 	freed atomic.Int64 // of these, how many wait for the end of a capture to be freed
 
 	mu     sync.Mutex // guards what follows
-	blocks map[cupool.Ptr]*visited
+	blocks map[cupool.Ptr]*peerBlock
 	agents map[*gpu]*cupool.Stream // for the streams of each other device
 }
 
-// visited is a block that streams of other devices use.
-type visited struct {
+// peerBlock is a block that streams of other devices use.
+type peerBlock struct {
 	by    []peerStream
-	freed bool // its free is under way, or waits for the end of a capture
+	freed bool // when a capture is over
 }
 
 // recordPeer notes the use of a block on a stream of another device.
@@ -63,7 +63,7 @@ func (g *gpu) recordPeer(b cupool.Block, s peerStream) error {
 		return err
 	}
 	if v == nil {
-		v = &visited{}
+		v = &peerBlock{}
 		g.peers.blocks[b.Ptr()] = v
 		g.peers.count.Add(1)
 	}
@@ -149,7 +149,7 @@ func (g *gpu) freeLate() {
 }
 
 // awaitLocked has the agents wait for the streams that use a block, and takes each of them out.
-func (g *gpu) awaitLocked(v *visited) error {
+func (g *gpu) awaitLocked(v *peerBlock) error {
 	for len(v.by) > 0 {
 		if err := g.awaitPeerLocked(v.by[0]); err != nil {
 			return err
