@@ -144,7 +144,7 @@ func (g *gpu) freeLate() {
 	}
 	g.peers.mu.Unlock()
 	for _, p := range over {
-		_ = g.root.FreePtr(p, -1) // a pool that sleeps keeps it
+		_ = g.root.FreePtr(p, -1) // a corrupt block is freed all the same, and nobody is there to be told
 	}
 }
 
