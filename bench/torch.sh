@@ -46,6 +46,18 @@ lines() {
 	fi
 }
 
+# rows PART PROGRAM NAME...: the lines of a program for each name and allocator, as a table.
+rows() {
+	local file=$out/$1.json program=$2 name allocator
+	: >"$file"
+	for name in "${@:3}"; do
+		for allocator in "${allocators[@]}"; do
+			lines "$file" "$python" "bench/torch/$program" "$name" "$allocator"
+		done
+	done
+	"$python" bench/torch/table.py <"$file"
+}
+
 if [[ $parts == *" probes "* ]]; then
 	for allocator in "${allocators[@]}"; do
 		printf '\n== probes, %s\n' "$allocator"
@@ -54,13 +66,7 @@ if [[ $parts == *" probes "* ]]; then
 fi
 if [[ $parts == *" programs "* ]]; then
 	printf '\n== programs, one after the other (MiB, seconds)\n'
-	: >"$out/programs.json"
-	for name in "${names[@]}"; do
-		for allocator in "${allocators[@]}"; do
-			lines "$out/programs.json" "$python" bench/torch/programs.py "$name" "$allocator"
-		done
-	done
-	"$python" bench/torch/table.py <"$out/programs.json"
+	rows programs programs.py "${names[@]}"
 fi
 if [[ $parts == *" exact "* ]]; then
 	printf '\n== the same with deterministic algorithms: are the results equal to the bit?\n'
@@ -75,23 +81,11 @@ if [[ $parts == *" exact "* ]]; then
 fi
 if [[ $parts == *" serving "* ]]; then
 	printf '\n== serving: a graph for each of 32 batch sizes in one pool (MiB, seconds)\n'
-	: >"$out/serving.json"
-	for order in down up; do
-		for allocator in "${allocators[@]}"; do
-			lines "$out/serving.json" "$python" bench/torch/serving.py "$order" "$allocator"
-		done
-	done
-	"$python" bench/torch/table.py <"$out/serving.json"
+	rows serving serving.py down up
 fi
 if [[ $parts == *" ranks "* ]]; then
 	printf '\n== programs on all GPUs, a process for each (MiB, seconds)\n'
-	: >"$out/ranks.json"
-	for name in "${ranked[@]}"; do
-		for allocator in "${allocators[@]}"; do
-			lines "$out/ranks.json" "$python" bench/torch/ranks.py "$name" "$allocator"
-		done
-	done
-	"$python" bench/torch/table.py <"$out/ranks.json"
+	rows ranks ranks.py "${ranked[@]}"
 fi
 if [[ $parts == *" tests "* ]]; then
 	source=${SOURCE:?a directory with the source of PyTorch}

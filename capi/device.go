@@ -124,7 +124,8 @@ func open(ordinal int, set settingsOf, isNew bool) (*gpu, error) {
 	if err != nil {
 		return nil, noDevice(err)
 	}
-	g := &gpu{ordinal: ordinal, ownOrder: ownOrder, peers: peers{blocks: map[cupool.Ptr]*peerBlock{}, agents: map[*gpu]*cupool.Stream{}}, pools: map[poolID]*pool{}, named: map[string]poolID{}}
+	g := &gpu{ordinal: ordinal, ownOrder: ownOrder, pools: map[poolID]*pool{}, named: map[string]poolID{}}
+	g.peers.blocks, g.peers.agents = map[cupool.Ptr]*peerBlock{}, map[*gpu]*cupool.Stream{}
 	g.driver = &driver{Driver: inner, of: g}
 	if err := g.begin(cfg); err != nil {
 		return nil, errors.Join(err, inner.Close())
@@ -279,9 +280,7 @@ func (g *gpu) onStream(handle cupool.StreamHandle, f func(s *cupool.Stream) erro
 
 // allocating is onStream for what may take memory of the device, which is told of as the stream's.
 func (g *gpu) allocating(t *C.thread, stream C.uintptr_t, f func(s *cupool.Stream) error) error {
-	if g.peers.freed.Load() > 0 {
-		g.freeLate()
-	}
+	g.freeLate()
 	before := t.stream
 	t.stream = stream
 	defer func() { t.stream = before }()

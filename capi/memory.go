@@ -188,9 +188,7 @@ func cupoolGoCollect(t *C.thread, ordinal C.int, blocks *C.size_t) C.cupool_stat
 
 // collect frees the blocks of all pools whose wait for other streams is over, and returns their number.
 func (g *gpu) collect() (total int, err error) {
-	if g.peers.freed.Load() > 0 {
-		g.freeLate()
-	}
+	g.freeLate()
 	for _, p := range append([]*cupool.Pool{g.root}, g.root.Pools()...) {
 		n, e := p.ProcessDeferred()
 		total += n

@@ -91,9 +91,7 @@ func (g *gpu) agentLocked(of *gpu) (*cupool.Stream, error) {
 
 // free frees the block that begins at an address.
 func (g *gpu) free(p cupool.Ptr) error {
-	if g.peers.freed.Load() > 0 {
-		g.freeLate()
-	}
+	g.freeLate()
 	if g.peers.count.Load() > 0 {
 		if late, err := g.leave(p); late || err != nil {
 			return err
@@ -133,6 +131,9 @@ func (g *gpu) dropLocked(p cupool.Ptr) {
 
 // freeLate frees what waits for the end of a capture that is over.
 func (g *gpu) freeLate() {
+	if g.peers.freed.Load() == 0 {
+		return
+	}
 	var over []cupool.Ptr
 	g.peers.mu.Lock()
 	for p, v := range g.peers.blocks {

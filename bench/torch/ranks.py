@@ -52,6 +52,12 @@ def steps(count):
         yield i
 
 
+def summed(value):
+    """The sum of all ranks' values."""
+    dist.all_reduce(value)
+    return value
+
+
 def encoder(wide, heads, layers):
     layer = torch.nn.TransformerEncoderLayer(wide, heads, 4 * wide, dropout=0, batch_first=True)
     return torch.nn.TransformerEncoder(layer, layers, enable_nested_tensor=False).cuda()
@@ -67,9 +73,7 @@ def train(model, wide, count, longest, autocast=True):
         loss.backward()
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
-    loss = loss.detach()
-    dist.all_reduce(loss)
-    return loss
+    return summed(loss.detach())
 
 
 @program
@@ -133,9 +137,7 @@ def experts():
             dist.all_reduce(p.grad)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
-    loss = loss.detach()
-    dist.all_reduce(loss)
-    return loss
+    return summed(loss.detach())
 
 
 @program
@@ -173,9 +175,7 @@ def stages():
             schedule.step()
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
-    loss = torch.stack(losses).mean().detach() if losses else torch.zeros((), device="cuda")
-    dist.all_reduce(loss)
-    return loss
+    return summed(torch.stack(losses).mean().detach() if losses else torch.zeros((), device="cuda"))
 
 
 @program
@@ -194,9 +194,8 @@ def buffers():
     torch.cuda.synchronize()
     backend.deregister_mem_pool(pool)
     result = x.sum() + more.sum()
-    dist.all_reduce(result)
     del x, pool
-    return result
+    return summed(result)
 
 
 @program
