@@ -503,6 +503,284 @@ def servers():
     return "" # what is drawn depends on the threads' order
 
 
+@program
+def generate():
+    """A language model answers prompts: greedy and by beams, its caches growing by a token."""
+    from transformers import AutoModelForCausalLM, GPT2Config
+    model = AutoModelForCausalLM.from_config(GPT2Config(n_layer=12, n_embd=1024, n_head=16)).cuda().half().eval()
+    out = []
+    for _ in range(8):
+        x = torch.randint(0, 50000, (random.randint(1, 24), random.randint(20, 400)), device="cuda")
+        y = model.generate(x, max_new_tokens=random.randint(20, 90), do_sample=False, num_beams=random.choice([1, 4]),
+                           attention_mask=torch.ones_like(x), pad_token_id=50256, eos_token_id=None)
+        out.append(y.float().sum())
+    return bits(torch.stack(out))
+
+
+@program
+def nodes():
+    """Message passing over graphs of any size."""
+    wide = 256
+    layers = torch.nn.ModuleList([torch.nn.Linear(2 * wide, wide) for _ in range(6)]).cuda()
+    first, last = torch.nn.Linear(64, wide).cuda(), torch.nn.Linear(wide, 10).cuda()
+    parameters = [p for m in (layers, first, last) for p in m.parameters()]
+    optimizer = torch.optim.Adam(parameters, 1e-3)
+    for _ in range(120):
+        count = int(10 ** random.uniform(3, 4.8))
+        edges = count * random.randint(2, 12)
+        source, target = torch.randint(0, count, (2, edges), device="cuda")
+        h = first(torch.randn(count, 64, device="cuda"))
+        for layer in layers:
+            m = torch.relu(layer(torch.cat([h[source], h[target]], 1)))
+            h = h + torch.zeros_like(h).index_add(0, target, m)
+            h = torch.nn.functional.layer_norm(h, (wide,))
+        loss = torch.nn.functional.cross_entropy(last(h), torch.randint(0, 10, (count,), device="cuda"))
+        descend(optimizer, loss)
+    return bits(loss)
+
+
+@program
+def lora():
+    """A large frozen model, recomputed layer by layer; small weights are trained on texts of any length."""
+    from torch.utils.checkpoint import checkpoint
+    wide, r = 2048, 16
+    layers = torch.nn.ModuleList([torch.nn.TransformerEncoderLayer(wide, 16, 4 * wide, dropout=0, batch_first=True)
+                                  for _ in range(12)]).cuda().bfloat16()
+    layers.requires_grad_(False)
+    down = torch.nn.ParameterList([torch.randn(wide, r, device="cuda") * 0.01 for _ in layers])
+    up = torch.nn.ParameterList([torch.zeros(r, wide, device="cuda") for _ in layers])
+    optimizer = torch.optim.AdamW([*down, *up], 1e-4)
+
+    def block(layer, a, b, x):
+        return layer(x) + (x.float() @ a @ b).bfloat16()
+    for step in range(40):
+        x = torch.randn(random.randint(1, 8), random.randint(32, 1500), wide, device="cuda", dtype=torch.bfloat16)
+        y = x
+        for layer, a, b in zip(layers, down, up):
+            y = checkpoint(block, layer, a, b, y, use_reentrant=False)
+        loss = (y.float() - x.float()).pow(2).mean() / 4
+        loss.backward()
+        if step % 4 == 3:
+            torch.nn.utils.clip_grad_norm_([*down, *up], 1.0)
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+    return bits(loss)
+
+
+@program
+def recommender():
+    """Large tables whose gradients are sparse, with bags of any size."""
+    tables = torch.nn.ModuleList([torch.nn.EmbeddingBag(int(10 ** random.uniform(4, 6.3)), 128, sparse=True)
+                                  for _ in range(12)]).cuda()
+    top = torch.nn.Sequential(torch.nn.Linear(128 * 13, 1024), torch.nn.ReLU(), torch.nn.Linear(1024, 1)).cuda()
+    dense = torch.nn.Sequential(torch.nn.Linear(13, 512), torch.nn.ReLU(), torch.nn.Linear(512, 128)).cuda()
+    sparse = torch.optim.SparseAdam(list(tables.parameters()), 1e-3)
+    optimizer = torch.optim.Adam([*top.parameters(), *dense.parameters()], 1e-3)
+    for _ in range(80):
+        n = random.randint(256, 16384)
+        parts = [dense(torch.randn(n, 13, device="cuda"))]
+        for t in tables:
+            sizes = torch.randint(1, 20, (n,), device="cuda")
+            offsets = sizes.cumsum(0) - sizes
+            words = torch.randint(0, t.num_embeddings, (int(sizes.sum()),), device="cuda")
+            parts.append(t(words, offsets))
+        loss = torch.nn.functional.binary_cross_entropy_with_logits(top(torch.cat(parts, 1)).squeeze(1),
+                                                                    torch.rand(n, device="cuda"))
+        loss.backward()
+        for o in (sparse, optimizer):
+            o.step()
+            o.zero_grad(set_to_none=True)
+    return bits(loss)
+
+
+@program
+def ppo():
+    """Rollouts of small steps are kept, stacked, shuffled and learned from."""
+    nn = torch.nn
+    actor = nn.Sequential(nn.Linear(512, 1024), nn.Tanh(), nn.Linear(1024, 1024), nn.Tanh(), nn.Linear(1024, 33)).cuda()
+    optimizer = torch.optim.Adam(actor.parameters(), 3e-4)
+    for _ in range(12):
+        envs, states, actions, values = random.choice([64, 128, 256, 512]), [], [], []
+        s = torch.randn(envs, 512, device="cuda")
+        with torch.no_grad():
+            for _ in range(random.randint(100, 300)):
+                out = actor(s)
+                a = torch.distributions.Categorical(logits=out[:, :32]).sample()
+                states.append(s), actions.append(a), values.append(out[:, 32])
+                s = torch.roll(s, 1, 1) + 0.01 * torch.randn_like(s)
+        states, actions, values = torch.cat(states), torch.cat(actions), torch.cat(values)
+        for _ in range(3):
+            for part in torch.randperm(len(states), device="cuda").split(8192):
+                out = actor(states[part])
+                loss = nn.functional.cross_entropy(out[:, :32], actions[part]) + (out[:, 32] - values[part] - 1).pow(2).mean()
+                descend(optimizer, loss)
+    return bits(loss)
+
+
+@program
+def images():
+    """A sampler of images of many sizes, each decoded at the end."""
+    nn = torch.nn
+
+    class Down(nn.Module):
+        def __init__(self, c):
+            super().__init__()
+            self.a, self.b = nn.Conv2d(c, c, 3, padding=1), nn.Conv2d(c, 2 * c, 3, 2, 1)
+            self.n, self.q = nn.GroupNorm(8, c), nn.MultiheadAttention(2 * c, 8, batch_first=True)
+
+        def forward(self, x):
+            x = self.b(x + self.a(nn.functional.silu(self.n(x))))
+            if x.shape[2] * x.shape[3] <= 1600:
+                y = x.flatten(2).transpose(1, 2)
+                x = x + self.q(y, y, y)[0].transpose(1, 2).reshape(x.shape)
+            return x
+    net = nn.Sequential(nn.Conv2d(4, 128, 3, padding=1), Down(128), Down(256), nn.ConvTranspose2d(512, 256, 2, 2), nn.SiLU(),
+                        nn.ConvTranspose2d(256, 128, 2, 2), nn.Conv2d(128, 4, 3, padding=1)).cuda().half()
+    decode = nn.Sequential(nn.ConvTranspose2d(4, 256, 2, 2), nn.SiLU(), nn.ConvTranspose2d(256, 128, 2, 2), nn.SiLU(),
+                           nn.ConvTranspose2d(128, 64, 2, 2), nn.Conv2d(64, 3, 3, padding=1)).cuda().half()
+    total = torch.zeros((), device="cuda")
+    with torch.inference_mode():
+        for _ in range(20):
+            n, h, w = random.randint(1, 8), 8 * random.randint(6, 20), 8 * random.randint(6, 20)
+            x = torch.randn(n, 4, h, w, device="cuda", dtype=torch.half)
+            for _ in range(random.randint(5, 15)):
+                both = net(torch.cat([x, x]))
+                x = 0.99 * x - 0.01 * (both[:n] * 1.5 - both[n:] * 0.5)
+            picture = decode(x).clamp(0, 1)
+            total += picture.float().mean()
+    return bits(total)
+
+
+@program
+def speech():
+    """Recordings of any length, sorted into batches by seconds, with CTC."""
+    nn, wide = torch.nn, 512
+    front = nn.Sequential(nn.Conv1d(80, wide, 3, 2, 1), nn.GELU(), nn.Conv1d(wide, wide, 3, 2, 1)).cuda()
+    layer = nn.TransformerEncoderLayer(wide, 8, 2048, batch_first=True, dropout=0.1)
+    body = nn.TransformerEncoder(layer, 10, enable_nested_tensor=False).cuda()
+    mix = nn.ModuleList([nn.Conv1d(wide, wide, 31, padding=15, groups=wide) for _ in range(4)]).cuda()
+    head = nn.Linear(wide, 1000).cuda()
+    parameters = [p for m in (front, body, mix, head) for p in m.parameters()]
+    optimizer = torch.optim.AdamW(parameters, 1e-4)
+    for step in range(50):
+        longest = random.randint(100, 3000)
+        n = max(1, 24000 // longest)
+        sound = torch.randn(n, 80, longest, device="cuda")
+        with torch.autocast("cuda", dtype=torch.bfloat16):
+            x = front(sound)
+            for m in mix:
+                x = x + m(x)
+            x = body(x.transpose(1, 2))
+            y = head(x).float().log_softmax(-1).transpose(0, 1)
+        words = torch.randint(1, 1000, (n, 20), device="cuda")
+        lengths = [torch.full((n,), k) for k in (len(y), min(20, len(y) // 2))]
+        loss = nn.functional.ctc_loss(y, words, *lengths, zero_infinity=True)
+        loss.backward()
+        nn.utils.clip_grad_norm_(parameters, 1.0)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        if step % 10 == 9:
+            with torch.no_grad():
+                body.eval()
+                body(torch.randn(2, 2000, wide, device="cuda"))
+                body.train()
+    return bits(loss)
+
+
+@program
+def models():
+    """Models of many sizes come, answer and go, as on a server of many."""
+    kept, total = {}, torch.zeros((), device="cuda")
+    with torch.no_grad():
+        for _ in range(60):
+            k = random.randint(0, 15)
+            wide = 256 * (1 + k // 2)
+            if k not in kept:
+                if len(kept) >= 4:
+                    del kept[random.choice(list(kept))]
+                with torch.device("cuda"):
+                    layer = torch.nn.TransformerEncoderLayer(wide, 8, 4 * wide, batch_first=True)
+                    kept[k] = torch.nn.TransformerEncoder(layer, 2 + k % 5, enable_nested_tensor=False).half().eval()
+            model = kept[k]
+            for _ in range(10):
+                x = torch.randn(random.randint(1, 16), random.randint(8, 700), wide, device="cuda", dtype=torch.half)
+                total += model(x).float().mean()
+    return bits(total)
+
+
+@program
+def compiled():
+    """torch.compile with sizes that change."""
+    layer = torch.nn.TransformerEncoderLayer(768, 12, 3072, batch_first=True, dropout=0)
+    model = torch.nn.TransformerEncoder(layer, 4, enable_nested_tensor=False).cuda()
+    optimizer = torch.optim.AdamW(model.parameters(), 1e-4)
+    run = torch.compile(model, dynamic=True)
+    for _ in range(40):
+        x = torch.randn(random.randint(2, 16), random.randint(33, 700), 768, device="cuda")
+        with torch.autocast("cuda", dtype=torch.bfloat16):
+            loss = (run(x).float() - x).pow(2).mean()
+        descend(optimizer, loss)
+    return bits(loss)
+
+
+@program
+def clouds():
+    """Point clouds: neighbours by distance, sorts, uniques and scatters."""
+    net = torch.nn.Sequential(torch.nn.Linear(6, 128), torch.nn.ReLU(), torch.nn.Linear(128, 256)).cuda()
+    head = torch.nn.Linear(256, 20).cuda()
+    optimizer = torch.optim.Adam([*net.parameters(), *head.parameters()], 1e-3)
+    for _ in range(60):
+        n = random.randint(2000, 24000)
+        points = torch.rand(n, 3, device="cuda")
+        near = torch.cat([torch.cdist(part, points).topk(16, largest=False).indices for part in points.split(4096)])
+        edge = torch.cat([points[near], points[near] - points[:, None]], -1)
+        h = net(edge).amax(1)
+        voxel, where = torch.unique((points * random.randint(4, 24)).long(), dim=0, return_inverse=True)
+        h = torch.zeros(len(voxel), 256, device="cuda").index_add(0, where, h)
+        loss = torch.nn.functional.cross_entropy(head(h), torch.randint(0, 20, (len(voxel),), device="cuda"))
+        descend(optimizer, loss)
+    return bits(loss)
+
+
+@program
+def calls():
+    """A server that calls a model in CUDA graphs beside eager work on other streams, with copies to and from the host."""
+    model = torch.nn.Sequential(*[torch.nn.Linear(2048, 2048) for _ in range(8)]).cuda().half()
+    main, up, down = torch.cuda.current_stream(), torch.cuda.Stream(), torch.cuda.Stream()
+    graphs = {}
+    with torch.no_grad():
+        for n in (1, 8, 64, 256):
+            x = torch.zeros(n, 2048, device="cuda", dtype=torch.half)
+            model(x)
+            g = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(g):
+                y = model(x)
+            graphs[n] = g, x, y
+        kept = []
+        for _ in range(1500):
+            n = random.choice(list(graphs)) if random.random() < 0.6 else random.randint(1, 9000)
+            host = torch.ones(n, 2048, dtype=torch.half).pin_memory()
+            with torch.cuda.stream(up):
+                x = host.to("cuda", non_blocking=True)
+            main.wait_stream(up)
+            x.record_stream(main)
+            if n in graphs:
+                graphs[n][1].copy_(x)
+                graphs[n][0].replay()
+                y = graphs[n][2].clone()
+            else:
+                y = model(x)
+            down.wait_stream(main)
+            with torch.cuda.stream(down):
+                out = y.to("cpu", non_blocking=True)
+            y.record_stream(down)
+            kept.append(out)
+            if len(kept) > 20:
+                kept.pop(0)
+            del x, y
+    return ""
+
+
 def main():
     torch.manual_seed(SEED)
     random.seed(SEED)
