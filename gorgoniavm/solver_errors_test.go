@@ -35,6 +35,10 @@ func TestSolverConfigErrors(t *testing.T) {
 		_, err := gorgoniavm.NewSolver(eng, m)
 		require.ErrorIs(t, err, cupool.ErrInvalidConfig, "%+v", m)
 	}
+	for _, m := range []gorgoniavm.Method{gorgoniavm.RMSProp{Clip: -1}, gorgoniavm.SGD{Regularization: gorgoniavm.Regularization{Clip: -1}}} {
+		_, err := gorgoniavm.NewSolver(eng, m)
+		require.ErrorContains(t, err, "Clip = -1: must be finite and not negative")
+	}
 	for _, none := range []*cupool.Engine{nil, {}} {
 		_, err := gorgoniavm.NewSolver(none, gorgoniavm.SGD{})
 		require.ErrorIs(t, err, cupool.ErrInvalidConfig)

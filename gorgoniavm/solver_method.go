@@ -1,7 +1,6 @@
 package gorgoniavm
 
 import (
-	"fmt"
 	"math"
 
 	"github.com/cupool/cupool"
@@ -159,25 +158,26 @@ func (m AdamW) rule() (rule, error) {
 func (r rule) complete(g Regularization) (rule, error) {
 	r.rate = or(r.rate, 0.001)
 	r.shaping = layers.Shaping{L1: g.L1, L2: g.L2, Scale: 1 / or(g.BatchSize, 1), Clip: g.Clip}
+	clip := g.Clip + r.clip // one of them is 0
 	for _, f := range []struct {
 		name  string
 		value float64
 		ok    bool
 		want  string
 	}{
-		{"LearnRate", r.rate, r.rate > 0, "must be positive"},
-		{"Momentum or Rho", r.momentum, r.momentum >= 0 && r.momentum < 1, "must be in [0, 1)"},
-		{"Beta1", r.beta1, r.beta1 >= 0 && r.beta1 < 1, "must be in [0, 1)"},
-		{"Beta2", r.beta2, r.beta2 >= 0 && r.beta2 < 1, "must be in [0, 1)"},
-		{"Epsilon", r.epsilon, r.epsilon >= 0, "must not be negative"},
-		{"WeightDecay or L2", r.decay, r.decay >= 0, "must not be negative"},
-		{"L1", g.L1, g.L1 >= 0, "must not be negative"},
-		{"L2", g.L2, g.L2 >= 0, "must not be negative"},
-		{"BatchSize", g.BatchSize, g.BatchSize >= 0, "must not be negative"},
-		{"Clip", max(g.Clip, r.clip), g.Clip >= 0 && r.clip >= 0, "must not be negative"},
+		{"LearnRate", r.rate, r.rate > 0, "positive"},
+		{"Momentum or Rho", r.momentum, r.momentum >= 0 && r.momentum < 1, "in [0, 1)"},
+		{"Beta1", r.beta1, r.beta1 >= 0 && r.beta1 < 1, "in [0, 1)"},
+		{"Beta2", r.beta2, r.beta2 >= 0 && r.beta2 < 1, "in [0, 1)"},
+		{"Epsilon", r.epsilon, r.epsilon >= 0, "not negative"},
+		{"WeightDecay or L2", r.decay, r.decay >= 0, "not negative"},
+		{"L1", g.L1, g.L1 >= 0, "not negative"},
+		{"L2", g.L2, g.L2 >= 0, "not negative"},
+		{"BatchSize", g.BatchSize, g.BatchSize >= 0, "not negative"},
+		{"Clip", clip, clip >= 0, "not negative"},
 	} {
 		if !f.ok || math.IsInf(f.value, 0) {
-			return rule{}, &cupool.ConfigError{Field: f.name, Value: f.value, Reason: fmt.Sprintf("%s and finite", f.want)}
+			return rule{}, &cupool.ConfigError{Field: f.name, Value: f.value, Reason: "must be finite and " + f.want}
 		}
 	}
 	return r, nil
