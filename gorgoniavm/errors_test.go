@@ -31,6 +31,28 @@ func TestNewErrors(t *testing.T) {
 	}
 }
 
+// Errors number nodes that have no name.
+func TestUnnamedNodes(t *testing.T) {
+	e, _ := newMeter(t)
+	node := G.NewScalar(G.NewGraph(), tensor.Float64)
+	G.Must(G.Neg(node))
+	vm, err := gorgoniavm.New(node.Graph(), e)
+	require.NoError(t, err)
+	c := newChain()
+	_, foreign := gorgoniavm.New(c.g, e, gorgoniavm.Keep(node))
+	for _, err := range []error{vm.RunAll(), foreign, c.run(t, e).Let(node, 1.0)} {
+		require.ErrorContains(t, err, "unnamed (node 0)")
+		require.NotContains(t, err.Error(), "%!")
+	}
+	s, err := gorgoniavm.NewSolver(e, gorgoniavm.SGD{})
+	require.NoError(t, err)
+	for _, weight := range []*G.Node{nil, node} {
+		require.ErrorContains(t, s.Step([]G.ValueGrad{weight}), "solving for weight 0: no ")
+	}
+	require.NoError(t, s.Close())
+	require.NoError(t, vm.Close())
+}
+
 // own adds an operation of the test's to the chain, between cube and sum.
 func (c *chain) own(op *ownOp) { G.Must(G.ApplyOp(op, c.cube, c.x)) }
 

@@ -178,7 +178,7 @@ func (m *VM) has(method string, nodes ...*gorgonia.Node) error {
 	}
 	for _, n := range nodes {
 		if n == nil || n.Graph() != m.home {
-			return &cupool.ConfigError{Field: method, Value: n, Reason: "the node is not one of the graph"}
+			return notOfGraph(method, n)
 		}
 	}
 	return nil

@@ -106,12 +106,30 @@ func (c *config) validate(home *gorgonia.ExprGraph) error {
 	}{{"BindDualValues", c.wants.BindOnly}, {"Gradients", c.wants.Grads}, {"Keep", c.wants.Keep}, {"Watch", c.watch}} {
 		for _, n := range l.nodes {
 			if n == nil || n.Graph() != home {
-				return &cupool.ConfigError{Field: l.option, Value: n, Reason: "the node is not one of the graph"}
+				return notOfGraph(l.option, n)
 			}
 		}
 	}
 	return nil
 }
 
+// noName is what Gorgonia calls an input that has no name: a nil operation, printed.
+const noName = "%!s(<nil>)()"
+
 // nameOf names a node for errors and logs.
-func nameOf(n *gorgonia.Node) string { return fmt.Sprintf("%s (node %d)", n.Name(), n.ID()) }
+func nameOf(n *gorgonia.Node) string {
+	name := n.Name()
+	if name == noName {
+		name = "unnamed"
+	}
+	return fmt.Sprintf("%s (node %d)", name, n.ID())
+}
+
+// notOfGraph is the error for a node that is nil or another graph's.
+func notOfGraph(field string, n *gorgonia.Node) error {
+	e := &cupool.ConfigError{Field: field, Reason: "the node is not one of the graph"}
+	if n != nil {
+		e.Value = nameOf(n)
+	}
+	return e
+}

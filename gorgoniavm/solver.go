@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -85,7 +86,8 @@ type SolverError struct {
 }
 
 func (e *SolverError) Error() string {
-	return fmt.Sprintf("gorgoniavm: solving for weight %d %s: %v", e.Index, e.Name, e.Err)
+	weight := strings.TrimSpace(fmt.Sprint(e.Index, " ", e.Name))
+	return fmt.Sprintf("gorgoniavm: solving for weight %s: %v", weight, e.Err)
 }
 
 // Unwrap returns the reason.
@@ -236,7 +238,7 @@ func (s *Solver) forget() error {
 
 // weightName returns the name of a node, or nothing.
 func weightName(n gorgonia.ValueGrad) string {
-	if named, ok := n.(gorgonia.Namer); ok && !isNoNode(n) {
+	if named, ok := n.(gorgonia.Namer); ok && !isNoNode(n) && named.Name() != noName {
 		return named.Name()
 	}
 	return ""
