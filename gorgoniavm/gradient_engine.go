@@ -136,7 +136,7 @@ func (e *gradientEngine) toHost(t tensor.Tensor) error {
 	}
 	if solver := squaring.Find(); solver != "" && e.of != nil {
 		if w, ok := e.of.Value().(*tensor.Dense); ok && !e.Owns(w) {
-			return &cupool.EngineError{Op: "solve", Err: fmt.Errorf("%s mixes the gradient in memory of %v with the value of %s in Go's heap: give the VM BindDualValues(%[3]s), or take gorgoniavm.NewSolver: %w", solver, e.Engine, nameOf(e.of), cupool.ErrNotSupported)}
+			return &cupool.EngineError{Op: "solve", Err: fmt.Errorf("%s mixes the gradient in memory of %v with the value of %s in Go's heap: give the VM BindDualValues with it, or move it by ToPool: %w", solver, e.Engine, nameOf(e.of), cupool.ErrNotSupported)}
 		}
 	}
 	h, err := e.ToHost(e.g)

@@ -141,11 +141,11 @@ func TestSolversInTurn(t *testing.T) {
 	require.Equal(t, run(t, near), run(t, far))
 }
 
-// Gorgonia's solvers that keep squares of gradients cannot mix a gradient on a device with a
-// weight in Go's heap, and are told what to do before they change anything.
+// A Solver, and Gorgonia's solvers that keep squares of gradients, cannot mix a gradient on a
+// device with a weight in Go's heap. They change nothing, and what their errors advise works.
 func TestSolversThatNeedBoundGradients(t *testing.T) {
 	for _, device := range []string{"far", "cuda"} {
-		for _, solver := range []string{"Adam", "AdaGrad", "RMSProp", "RMSProp, regularized"} {
+		for _, solver := range []string{"Adam", "AdaGrad", "RMSProp", "RMSProp, regularized", "a Solver"} {
 			t.Run(device+"/"+solver, func(t *testing.T) {
 				d := devices[device]
 				if d.computes {
@@ -156,14 +156,28 @@ func TestSolversThatNeedBoundGradients(t *testing.T) {
 					vm := d.vm(t, m.g, e)
 					require.NoError(t, vm.RunAll())
 					before := m.weights[0].Value().(*tensor.Dense).Clone().(*tensor.Dense).Data()
-					scope := e.Scope() // for what the solver has taken by then
-					err := bareSolvers[solver]().Step(gorgonia.NodesToValueGrads(m.weights))
-					require.NoError(t, scope.Close())
+					step := func() error {
+						if bare := bareSolvers[solver]; bare != nil {
+							scope := e.Scope() // for what the solver has taken by then
+							defer func() { require.NoError(t, scope.Close()) }()
+							return bare().Step(gorgonia.NodesToValueGrads(m.weights))
+						}
+						s, err := gorgoniavm.NewSolver(e, gorgoniavm.Adam{})
+						require.NoError(t, err)
+						defer func() { require.NoError(t, s.Close()) }()
+						return s.Step(gorgonia.NodesToValueGrads(m.weights))
+					}
+					err := step()
 					require.ErrorIs(t, err, cupool.ErrNotSupported)
-					require.ErrorContains(t, err, "BindDualValues")
-					require.ErrorContains(t, err, "NewSolver")
+					require.ErrorContains(t, err, "give the VM BindDualValues with it, or move it by ToPool")
 					require.Equal(t, before, m.weights[0].Value().Data())
+					require.NoError(t, gorgoniavm.ToPool(e, m.weights...))
+					require.NoError(t, vm.RunAll())
+					require.NoError(t, step())
 					require.NoError(t, vm.Close())
+					for _, w := range m.weights {
+						require.NoError(t, e.FreeTensor(w.Value().(*tensor.Dense)))
+					}
 				}
 			})
 		}

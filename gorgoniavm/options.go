@@ -42,7 +42,8 @@ func BindDualValues(nodes ...*gorgonia.Node) Option {
 // Gradients names the nodes whose gradients the program wants: n.Grad() is that
 // of the last RunAll. As with BindDualValues, gradients of other nodes that
 // nothing reads are not computed, but none is added to another or has to be
-// zeroed, which a solver need not do then (KeepGradients).
+// zeroed, which a solver need not do then (KeepGradients). The values of the nodes
+// stay where they are: for a solver on a device, ToPool moves them.
 func Gradients(nodes ...*gorgonia.Node) Option {
 	return func(c *config) { c.wants.Grads = append(c.wants.Grads, nodes...) }
 }

@@ -73,6 +73,9 @@ func (p *param) find(eng *cupool.Engine, n gorgonia.ValueGrad) error {
 		p.device = device
 		return nil
 	}
+	if gt, far := deviceTensor(g); far {
+		return fmt.Errorf("its value is in Go's heap, its gradient in memory of %v: give the VM BindDualValues with it, or move it by ToPool: %w", cupool.EngineOf(gt), cupool.ErrNotSupported)
+	}
 	p.device = device
 	if p.w, err = elements(w); err == nil {
 		p.g, err = elements(g)
