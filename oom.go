@@ -35,7 +35,7 @@ func (c *Pool) oomError(r *request, cause, late error) error {
 		e.DeviceFree, e.DeviceTotal = free, total
 	}
 	c.note(snapshot.OutOfMemory, r.h.stream.handle, Ptr(max(e.DeviceFree, 0)), r.size)
-	about := c.circumstances(room)
+	about := c.circumstances(room, max(r.rounded, r.leastGrowth()))
 	if !c.dev.history.On() || about.Words.NoStacks {
 		e.recording = about.Words.Recording
 	}
@@ -79,13 +79,13 @@ func (d *deviceState) dumpOOM(dir string, e *OOMError) {
 }
 
 // circumstances returns what matters for how an out of memory could be avoided,
-// where the limits leave so many bytes.
-func (c *Pool) circumstances(room int64) oomhint.Settings {
+// where the limits leave room bytes of those that are needed.
+func (c *Pool) circumstances(room, need int64) oomhint.Settings {
 	vm, _ := c.dev.driver.(VirtualMemory)
-	bounds := c.dev.root.tuned.Load()
+	bounds, own := c.dev.root.tuned.Load(), c.budget.Limit-c.budget.Held()
 	s := oomhint.Settings{
 		Virtual: c.memory != nil, CanBeVirtual: c.memory == nil && !c.ownMemory && c.splits() && vm != nil && vm.VMMGranularity() > 0,
-		Own:      c != c.dev.root && c.cfg.Limit > 0 && c.budget.Limit-c.budget.Held() == room,
+		Own:      c != c.dev.root && c.cfg.Limit > 0 && (own == room || own < need),
 		Callback: c.cfg.OnOutOfMemory != nil, Words: c.dev.words,
 		Bound: bounds.Limit, Fraction: bounds.Fraction, MaxSplit: c.tuned.Load().MaxSplit, LargeSegment: c.cfg.LargeSegment, WaitTimeout: c.cfg.WaitTimeout,
 	}

@@ -21,7 +21,7 @@ const (
 type Settings struct {
 	Virtual      bool // memory is virtual, and joined
 	CanBeVirtual bool // the device could map memory, and the pool may use that
-	Own          bool // the limit is the pool's own, not that of all
+	Own          bool // the pool's own limit refuses, whatever that of all leaves
 	Callback     bool // Config.OnOutOfMemory is set
 
 	Bound        int64         // Config.Limit
@@ -182,14 +182,16 @@ func (r *Refusal) raise() (list []string) {
 	if r.Virtual { // it grows by what is missing
 		growth = r.Least
 	}
-	enough := r.Reserved + max(growth, r.Rounded)
+	enough, others := r.Reserved+max(growth, r.Rounded), r.OtherPools
 	if r.Own {
-		return []string{fmt.Sprintf(w.OwnLimit, size(enough)...)}
+		list = append(list, fmt.Sprintf(w.OwnLimit, size(enough)...))
+		_, idle := r.otherIdle()
+		others -= idle // which other pools give up when this one may have it
 	}
-	enough += r.OtherPools
+	enough += others
 	part := float64(enough) / float64(r.DeviceTotal)
 	fraction := r.Fraction > 0 && r.DeviceTotal > 0 && r.Fraction < part
-	if r.Bound > 0 && r.Bound < enough || !fraction {
+	if r.Bound > 0 && r.Bound < enough || !fraction && !r.Own {
 		list = append(list, fmt.Sprintf(w.Limit, size(enough)...))
 	}
 	if fraction {

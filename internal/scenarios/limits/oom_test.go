@@ -148,6 +148,37 @@ func TestOOMReasons(t *testing.T) {
 			reason: "limit", advice: []string{"PoolConfig.Limit: 40<<20", "OnOutOfMemory: a function that frees what can be made again"},
 			apply: func(_ *cupool.Config, cfg *cupool.PoolConfig) { cfg.Limit = 40 << 20 },
 		},
+		"limit of a pool, beside idle memory": {
+			cfg: cupool.Config{Limit: 50 * pooltest.MiB}, pool: cupool.PoolConfig{Limit: 30 * pooltest.MiB},
+			program: func(x *oomRig, p *cupool.Pool) *cupool.OOMError {
+				x.free(x.mustAlloc(x.c, 45))
+				_, e := x.alloc(p, 40, nil)
+				return e
+			},
+			reason: "limit", advice: []string{"PoolConfig.Limit: 40<<20", "smaller batches"},
+			apply: func(_ *cupool.Config, cfg *cupool.PoolConfig) { cfg.Limit = 40 << 20 },
+		},
+		"rest of a pool's limit, beside idle memory": {
+			cfg: cupool.Config{Limit: 50 * pooltest.MiB}, pool: cupool.PoolConfig{Limit: 30 * pooltest.MiB},
+			program: func(x *oomRig, p *cupool.Pool) *cupool.OOMError {
+				x.mustAlloc(p, 20)
+				x.free(x.mustAlloc(x.c, 28))
+				_, e := x.alloc(p, 20, nil)
+				return e
+			},
+			reason: "limit", advice: []string{"PoolConfig.Limit: 40<<20", "OnOutOfMemory: a function that frees what can be made again"},
+			apply: func(_ *cupool.Config, cfg *cupool.PoolConfig) { cfg.Limit = 40 << 20 },
+		},
+		"limits of a pool and of all": {
+			cfg: cupool.Config{Limit: 50 * pooltest.MiB}, pool: cupool.PoolConfig{Limit: 30 * pooltest.MiB},
+			program: func(x *oomRig, p *cupool.Pool) *cupool.OOMError {
+				x.mustAlloc(x.c, 40)
+				_, e := x.alloc(p, 40, nil)
+				return e
+			},
+			reason: "limit", advice: []string{"PoolConfig.Limit: 40<<20", "Limit: 80<<20, or CUPOOL_LIMIT=80M"},
+			apply: func(cfg *cupool.Config, pool *cupool.PoolConfig) { cfg.Limit, pool.Limit = 80<<20, 40<<20 },
+		},
 		"fragmentation of segments": {
 			cfg: segments, program: pieces,
 			reason: "fragmentation", advice: []string{"Backing: cupool.BackingVMM", "MaxSplit: 40<<20"},
