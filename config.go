@@ -676,7 +676,7 @@ func (c *Pool) logSettings() {
 		return
 	}
 	if names, nearest := settings.Unknown(os.Environ()); len(names) > 0 {
-		c.log.Warn("nobody knows variables of the environment", "variables", strings.Join(names, ", "), "nearest", strings.Join(nearest, ", "))
+		c.log.Warn("unknown variables of the environment", "variables", strings.Join(names, ", "), "nearest", strings.Join(nearest, ", "))
 	}
 }
 

@@ -306,7 +306,7 @@ func TestNewReadsTheEnvironment(t *testing.T) {
 	require.Equal(t, []any{int64(256 * mib), cupool.BackingVMM, int64(0), 0.6, 3 * time.Second, time.Hour},
 		[]any{cfg.Limit, cfg.Backing, cfg.MaxSplit, cfg.GarbageCollectionThreshold, cfg.WaitTimeout, cfg.Decay})
 	text := strings.Join(lines(), "\n")
-	for _, want := range []string{"backend:native", "max_split_size_mb:512", "pinned_use_cuda_host_register:True", misspelt, "CUPOOL_LIMIT"} {
+	for _, want := range []string{"backend:native", "max_split_size_mb:512", "pinned_use_cuda_host_register:True", "unknown variables", misspelt, "CUPOOL_LIMIT"} {
 		require.Equal(t, 1, strings.Count(text, want), want)
 	}
 

@@ -72,10 +72,10 @@ func (d *deviceState) dumpOOM(dir string, e *OOMError) {
 	}
 	files, err := oomdump.Write(dir, e.Time, text, of)
 	if err != nil {
-		d.logger.Error("what memory ran out of is not all written", "files", files+".*", "error", err)
+		d.logger.Error("not all of the out of memory dump is written", "files", files+".*", "error", err)
 		return
 	}
-	d.logger.Warn("what memory ran out of is written", "files", files+".*")
+	d.logger.Warn("an out of memory dump is written", "files", files+".*")
 }
 
 // circumstances returns what matters for how an out of memory could be avoided,

@@ -515,7 +515,7 @@ func TestOOMDump(t *testing.T) {
 				}
 			}
 			require.Equal(t, map[string]int64{"": 20 * pooltest.MiB, "private": 10 * pooltest.MiB}, live)
-			require.Equal(t, 1, strings.Count(log.String(), "what memory ran out of is written"), log.String())
+			require.Equal(t, 1, strings.Count(log.String(), "an out of memory dump is written"), log.String())
 			require.NoError(t, c.Free(one))
 			require.NoError(t, p.Free(two))
 		})
