@@ -77,8 +77,8 @@ cudaStream_t newStream() {
 }
 
 // The stream as PyTorch has it.
-c10::cuda::CUDAStream streamOf(cudaStream_t stream) {
-  const c10::Device device(c10::DeviceType::CUDA, 0);
+c10::cuda::CUDAStream streamOf(cudaStream_t stream, c10::DeviceIndex of = 0) {
+  const c10::Device device(c10::DeviceType::CUDA, of);
   return c10::cuda::CUDAStream(c10::cuda::CUDAStream::UNCHECKED,
                                c10::Stream(c10::Stream::UNSAFE, device, reinterpret_cast<intptr_t>(stream)));
 }
@@ -281,6 +281,23 @@ void history() {
   REQUIRE(alloc::snapshot().external_annotations.at(0).metadata_.at("name") == "step");
   alloc::recordHistory(false, nullptr, 1, alloc::RecordContext::NEVER, true, {});
   REQUIRE(alloc::snapshot().device_traces.at(0).empty());
+}
+
+// The default stream of another device is not the block's own: the free of a block that it uses is not complete at once.
+void historyOfTwo() {
+  inChild([] {
+    char text[512];
+    REQUIRE(cupool_torch_install(library(), "", text, sizeof text) == 0);
+    alloc::init(2);
+    alloc::recordHistory(true, gather, 1000, alloc::RecordContext::ALL, true, {});
+    for (const c10::DeviceIndex of : {0, 1}) {
+      auto p = alloc::get()->allocate(5 << 20);
+      alloc::recordStream(p, streamOf(nullptr, of));
+      p.clear();
+      const auto seen = actions();
+      REQUIRE(seen.back() == (of == 0 ? TraceEntry::FREE_COMPLETED : TraceEntry::FREE_REQUESTED));
+    }
+  });
 }
 
 // A callback that frees memory on a miss, by the class itself.
@@ -941,7 +958,8 @@ void children() {
 
 int main(int argc, char** argv) {
   const std::pair<const char*, void (*)()> tests[] = {
-      {"openedByOthers", openedByOthers}, {"sharingWithPyTorch", sharingWithPyTorch}, {"virtualMemory", virtualMemory}, {"variables", variables}, {"install", install}, {"contract", contract}, {"statistics", statistics}, {"history", history},
+      {"openedByOthers", openedByOthers}, {"sharingWithPyTorch", sharingWithPyTorch}, {"virtualMemory", virtualMemory}, {"variables", variables}, {"historyOfTwo", historyOfTwo},
+      {"install", install}, {"contract", contract}, {"statistics", statistics}, {"history", history},
       {"nested", nested}, {"refusedFrees", refusedFrees},
       {"trackers", trackers}, {"throwingTracker", throwingTracker}, {"profiler", profiler}, {"streams", streams}, {"pools", pools},
       {"poolOptions", poolOptions}, {"poolAllocator", poolAllocator}, {"poolAllocatorThatCallsBack", poolAllocatorThatCallsBack},

@@ -494,7 +494,7 @@ void Allocator::recordStream(const c10::DataPtr& data, c10::cuda::CUDAStream str
   check(lib.record_stream_on_(p, stream.device_index(), handle));
   if (C10_UNLIKELY(watchedFrees_.load(std::memory_order_relaxed))) {
     for (int i = 0; i < count_; i++) {
-      devices_[i].history.recorded(p, handle);
+      devices_[i].history.recorded(p, i == stream.device_index(), handle);
     }
   }
 }

@@ -121,10 +121,10 @@ void History::allocated(c10::DeviceIndex device, Block block) {
   held_ = live_.size();
 }
 
-void History::recorded(void* address, void* stream) {
+void History::recorded(void* address, bool ours, void* stream) {
   const std::lock_guard<std::mutex> lock(mutex_);
   const auto found = live_.find(address);
-  if (found != live_.end() && found->second.stream != stream) {
+  if (found != live_.end() && (!ours || found->second.stream != stream)) {
     found->second.recorded = true;
   }
 }

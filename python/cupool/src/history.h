@@ -82,7 +82,8 @@ class History {
   Context gather(RecordContext level) const;
 
   void allocated(c10::DeviceIndex device, Block block);
-  void recorded(void* address, void* stream);
+  // ours: the stream is of this device. The default streams of all have one handle.
+  void recorded(void* address, bool ours, void* stream);
   // Takes the note of a block away before the block is freed. False: there is none.
   bool forget(void* address, Block* block);
   void freed(c10::DeviceIndex device, const Block& block, Context context);
