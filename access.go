@@ -133,13 +133,28 @@ func (a access) ForgetStream(h StreamHandle) (err error) {
 	return err
 }
 
-func (a access) SetLimit(bytes, limit int64, fraction float64) {
-	a.c.dev.budget.SetCeiling(bytes)
+func (a access) SetLimit(bytes, memory, limit int64, fraction float64) {
+	d := a.c.dev
+	d.mu.Lock() // so that no pool joins with a threshold from before
+	defer d.mu.Unlock()
+	d.budget.SetCeiling(bytes)
 	for set := false; !set; {
 		before := a.c.tuned.Load()
 		cfg := *before
 		cfg.Limit, cfg.Fraction = limit, fraction
 		set = a.c.tuned.CompareAndSwap(before, &cfg)
+	}
+	for _, c := range d.open() {
+		part, most := c.tuned.Load().GarbageCollectionThreshold, c.budget.Bound()
+		if part == 0 {
+			continue
+		}
+		if most == math.MaxInt64 {
+			most = memory
+		}
+		_, unlock := c.heaps.lockAll()
+		c.collectFrom(partOf(most, part))
+		unlock()
 	}
 }
 

@@ -212,3 +212,22 @@ func TestHomeOf(t *testing.T) {
 	line, _ = a.Home(b.Ptr())
 	require.Nil(t, line, "it is not live")
 }
+
+// TestSetLimitOfThreshold: GarbageCollectionThreshold is a part of the limit that SetLimit sets, and without one of the
+// device's memory.
+func TestSetLimitOfThreshold(t *testing.T) {
+	c, _ := pooltest.New(t, 1000*mib, func(cfg *cupool.Config) {
+		cfg.Backing, cfg.GarbageCollectionThreshold = cupool.BackingSegments, 0.5
+	})
+	pools := []*cupool.Pool{c, pooltest.NewPrivate(t, c, cupool.PoolConfig{})}
+	for _, limit := range []int64{0, 400 * mib, 0} {
+		poolaccess.Of(c).SetLimit(limit, 1000*mib, limit, 0)
+		want := int64(310 * mib)
+		if limit > 0 {
+			want = 160 * mib
+		}
+		for _, p := range append(pools, pooltest.NewPrivate(t, c, cupool.PoolConfig{})) {
+			require.Equal(t, want, afterRow(t, p), "limit %d", limit)
+		}
+	}
+}

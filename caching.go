@@ -92,7 +92,7 @@ func (c *Pool) begin(noSplit bool) error {
 	c.reclaim.ReclaimLock = budget.NewReclaimLock(uint64(c.id), c.reclaim.noteReleased)
 	c.budget.Device, c.budget.Lock = &c.dev.budget, c.reclaim.ReclaimLock
 	c.tuned.Store(cfg)
-	threshold, err := thresholdOf(cfg.Driver, c.budget.Limit, cfg.GarbageCollectionThreshold)
+	threshold, err := thresholdOf(cfg.Driver, c.budget.Bound(), cfg.GarbageCollectionThreshold)
 	if err != nil {
 		return fmt.Errorf("cupool: reading the size of %s: %w", cfg.Driver.Name(), err)
 	}

@@ -517,8 +517,11 @@ func thresholdOf(d Driver, limit int64, part float64) (int64, error) {
 			return 0, err
 		}
 	}
-	return max(int64(part*float64(limit)), 1), nil
+	return partOf(limit, part), nil
 }
+
+// partOf is thresholdOf a limit that is one, and a part that is more than 0.
+func partOf(limit int64, part float64) int64 { return max(int64(part*float64(limit)), 1) }
 
 // policy returns how the heaps of a pool work. noSplit gives every block a
 // segment of its own.

@@ -80,27 +80,21 @@ func (c *Pool) changed(conf string) (Config, error) {
 
 // change returns what changes a pool's settings to those of the allocator's that all pools share.
 func (c *Pool) change(to Config) (func(), error) {
-	isRoot, before := c == c.dev.root, c.Config()
-	cfg := to
-	if !isRoot {
+	before, cfg := c.Config(), to
+	if c != c.dev.root {
 		cfg = before
 		cfg.Divisions, cfg.classes, cfg.classed, cfg.GarbageCollectionThreshold = to.Divisions, to.classes, to.classed, to.GarbageCollectionThreshold
 		if c.memory == nil {
 			cfg.MaxSplit, cfg.MaxNonSplitRounding = to.MaxSplit, to.MaxNonSplitRounding
 		}
 	}
-	limit, err := limitOf(c.driver, cfg.Limit, cfg.Fraction)
-	limits := cfg.Limit != before.Limit || cfg.Fraction != before.Fraction
-	most := c.budget.Limit
-	if isRoot && limits {
-		most = min(most, limit)
-	}
-	threshold, e := thresholdOf(c.driver, most, cfg.GarbageCollectionThreshold)
+	limit, err := limitOf(c.driver, to.Limit, to.Fraction)
+	threshold, e := thresholdOf(c.driver, min(c.budget.Limit, limit), cfg.GarbageCollectionThreshold)
 	if err = errors.Join(err, e); err != nil {
 		return nil, c.dev.failed(fmt.Errorf("cupool: reading the size of %s: %w", c.driver.Name(), err))
 	}
 	return func() {
-		if isRoot && limits {
+		if cfg.Limit != before.Limit || cfg.Fraction != before.Fraction {
 			if limit == math.MaxInt64 {
 				limit = 0
 			}

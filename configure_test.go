@@ -269,3 +269,38 @@ func TestConfigureNamesOthers(t *testing.T) {
 		})
 	}
 }
+
+// afterRow returns what a pool has reserved that has freed a block and then allocated a larger one, and held more than
+// both once.
+func afterRow(t *testing.T, c *cupool.Pool) int64 {
+	t.Helper()
+	require.NoError(t, c.Free(pooltest.Alloc(t, c, 320*mib, nil)))
+	require.NoError(t, c.EmptyCache())
+	require.NoError(t, c.Free(pooltest.Alloc(t, c, 150*mib, nil)))
+	require.NoError(t, c.Free(pooltest.Alloc(t, c, 160*mib, nil)))
+	reserved := c.Stats().All.ReservedBytes.Current
+	require.NoError(t, c.EmptyCache())
+	return reserved
+}
+
+// TestThresholdOfLimit: GarbageCollectionThreshold is a part of the limit in force, whichever of the two came first, in
+// pools that were there and in later ones.
+func TestThresholdOfLimit(t *testing.T) {
+	for _, steps := range [][]string{
+		{"limit:400M,garbage_collection_threshold:0.5"}, {"limit:400M", "garbage_collection_threshold:0.5"},
+		{"garbage_collection_threshold:0.5", "limit:400M"}, {"garbage_collection_threshold:0.5", "fraction:0.4"},
+	} {
+		c, _ := pooltest.New(t, 1000*mib, func(cfg *cupool.Config) { cfg.Backing = cupool.BackingSegments })
+		earlier := pooltest.NewPrivate(t, c, cupool.PoolConfig{})
+		for _, step := range steps {
+			require.NoError(t, c.Configure(step))
+		}
+		for i, p := range []*cupool.Pool{c, earlier, pooltest.NewPrivate(t, c, cupool.PoolConfig{})} {
+			require.EqualValues(t, 160*mib, afterRow(t, p), "%v, pool %d: 310 MiB are more than half of the limit", steps, i)
+		}
+		require.NoError(t, c.Configure("limit:0,fraction:0"))
+		for i, p := range []*cupool.Pool{c, earlier, pooltest.NewPrivate(t, c, cupool.PoolConfig{})} {
+			require.EqualValues(t, 310*mib, afterRow(t, p), "%v, pool %d: they are less than half of the device's memory", steps, i)
+		}
+	}
+}

@@ -176,7 +176,7 @@ func (g *gpu) changeBounds(settings, changed bound) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.limit, g.part = limit, b.part
-	g.access.SetLimit(limit, b.bytes, b.part)
+	g.access.SetLimit(limit, g.memory, b.bytes, b.part)
 	return nil
 }
 

@@ -173,6 +173,9 @@ func (p *Pool) Beyond() int64 {
 	return max(-room, 0)
 }
 
+// Bound returns the bytes that the pool may hold, MaxInt64 without a limit.
+func (p *Pool) Bound() int64 { return min(p.Limit, p.Device.Bound()) }
+
 // Printed returns the limit as statistics and errors have it: 0 for none.
 func (p *Pool) Printed() int64 {
 	d := p.Device

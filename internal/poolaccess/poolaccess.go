@@ -64,8 +64,9 @@ type Access interface {
 
 	// SetLimit bounds what the allocator and its pools reserve, in bytes, beside the limit
 	// that New was given; 0 ends that. Where they have more already, they get no more.
-	// Pool.Config has limit and fraction then, from which the bytes come.
-	SetLimit(bytes, limit int64, fraction float64)
+	// Pool.Config has limit and fraction then, from which the bytes come. memory is the device's, of
+	// which Config.GarbageCollectionThreshold is a part where there is no limit.
+	SetLimit(bytes, memory, limit int64, fraction float64)
 
 	// SetFlags sets PoolConfig.Isolated and UseOnOOM of a private pool, and with noSplit also
 	// NoSplit, for the blocks that are made from now on. It returns false where it has

@@ -107,7 +107,7 @@ func TestCapture(t *testing.T)   { succeed(t, 0, compile(t, "capture")) }
 // TestProcess: forks, exits, signals, panics of Go and failures of the driver.
 func TestProcess(t *testing.T) {
 	program := compile(t, "process")
-	for what, status := range map[string]int{"forks": 0, "exits": 0, "shutdown": 0, "signals": 7, "before": 7, "panics": 0, "failures": 0, "unchanged": 0, "environment": 0} {
+	for what, status := range map[string]int{"forks": 0, "exits": 0, "shutdown": 0, "signals": 7, "before": 7, "panics": 0, "failures": 0, "unchanged": 0, "environment": 0, "thresholds": 0} {
 		t.Run(what, func(t *testing.T) { succeed(t, status, program, what) })
 	}
 }

@@ -228,6 +228,37 @@ static void unchanged(void) {
   }
 }
 
+/* What the pool has reserved that has freed a block and then allocated a larger one, and held more than both once. */
+static int64_t after_row(void) {
+  OK(cupool_free(alloc(320 * MIB)));
+  OK(cupool_trim(0, CUPOOL_ALL, 0, NULL));
+  OK(cupool_free(alloc(150 * MIB)));
+  OK(cupool_free(alloc(160 * MIB)));
+  int64_t reserved = stats_of(CUPOOL_MAIN).reserved_bytes.all.current;
+  OK(cupool_trim(0, CUPOOL_ALL, 0, NULL));
+  return reserved;
+}
+
+/* A threshold is a part of the limit in force, whoever set that, and without one of the device's memory. */
+static void thresholds(void) {
+  const int64_t kept = (int64_t)(310 * MIB), went = (int64_t)(160 * MIB);
+  cupool_config c;
+  cupool_init(&c, sizeof c);
+  c.settings = "backing:segments,limit:400MiB,garbage_collection_threshold:0.5";
+  OK(cupool_open(0, &c));
+  CHECK(after_row() == went);
+  OK(cupool_configure(0, "limit:0"));
+  CHECK(after_row() == kept);
+  OK(cupool_set_limit(0, 400 * MIB));
+  CHECK(after_row() == went);
+  OK(cupool_configure(0, "garbage_collection_threshold:0.45"));
+  CHECK(after_row() == went);
+  OK(cupool_set_fraction(0, 0.1)); /* of 4 GiB */
+  CHECK(after_row() == went);
+  OK(cupool_set_fraction(0, 1));
+  CHECK(after_row() == kept);
+}
+
 /* Settings of the environment, as it is when the pool is opened, and what changes them. */
 static void environment(void) {
   setenv("CUPOOL_ALLOC_CONF", "limit:100MiB,idle_order:owner,decay:5s", 1);
@@ -270,7 +301,7 @@ int main(int argc, char **argv) {
     void (*run)(void);
   } all[] = {{"forks", forks},     {"exits", exits},   {"shutdown", shutdown}, {"signals", signals},
              {"panics", panics},   {"failures", failures}, {"before", handler_before},
-             {"unchanged", unchanged}, {"environment", environment}};
+             {"unchanged", unchanged}, {"environment", environment}, {"thresholds", thresholds}};
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
     if (strcmp(argv[1], all[i].name) == 0) {
       all[i].run();
