@@ -106,7 +106,9 @@ func (l *lending) take(r *request, older bool) (found bool, err error) {
 
 // couldFit reports whether the pool could hold the block of a request.
 func (l *lending) couldFit(r *request) bool {
-	return r.rounded <= l.budget.Limit && (l.memory == nil || r.rounded <= l.memory.Capacity)
+	d := l.budget.Device
+	most := min(l.budget.Limit, max(d.Bound(), d.Held())) // more may be held than a limit that came later allows
+	return r.rounded <= most && (l.memory == nil || r.rounded <= l.memory.Capacity)
 }
 
 // candidates lists the heaps that idle memory may be taken from, in a list that the pool

@@ -142,7 +142,7 @@ type lateFrees struct {
 
 const lateSize = 40 * pooltest.MiB
 
-func newLateFrees(t *testing.T, backing cupool.Backing, thefts int) *lateFrees {
+func newLateFrees(t *testing.T, backing cupool.Backing, limit int64, thefts int) *lateFrees {
 	var x lateFrees
 	var s *cupool.Stream
 	freeLate := func() {
@@ -162,7 +162,7 @@ func newLateFrees(t *testing.T, backing cupool.Backing, thefts int) *lateFrees {
 		}
 		return err
 	}}
-	x.Pool = pooltest.Open(t, cupool.Config{Driver: d, Backing: backing, Limit: lateSize})
+	x.Pool = pooltest.Open(t, cupool.Config{Driver: d, Backing: backing, Limit: limit})
 	s = pooltest.NewStream(t, x.Pool)
 	freeLate()
 	return &x
@@ -174,7 +174,7 @@ func TestTakenWhileWaiting(t *testing.T) {
 	for _, backing := range []cupool.Backing{cupool.BackingSegments, cupool.BackingVMM} {
 		for _, thefts := range []int{0, 1, 3, 6} {
 			t.Run(fmt.Sprint(backing, thefts), func(t *testing.T) {
-				x := newLateFrees(t, backing, thefts)
+				x := newLateFrees(t, backing, lateSize, thefts)
 				require.NoError(t, x.Free(pooltest.Alloc(t, x.Pool, lateSize, nil)))
 				require.Equal(t, thefts+1, x.waits)
 				require.Zero(t, x.Stats().OOMs)
@@ -184,14 +184,27 @@ func TestTakenWhileWaiting(t *testing.T) {
 	}
 }
 
-// TestNeverFitsWaits: a request that never fits does not wait for what others free meanwhile.
+// TestNeverFitsWaits: a request that never fits does not wait for what others free meanwhile, also
+// where the limit came later.
 func TestNeverFitsWaits(t *testing.T) {
-	x := newLateFrees(t, cupool.BackingAuto, 20)
-	_, err := x.Alloc(2*lateSize, nil)
-	require.ErrorIs(t, err, cupool.ErrOutOfMemory)
-	require.Equal(t, 1, x.waits)
-	x.goOn()
-	require.NoError(t, x.Close())
+	for _, limit := range []int64{lateSize, 0} {
+		x := newLateFrees(t, cupool.BackingAuto, limit, 20)
+		require.NoError(t, x.Configure(fmt.Sprint("limit:", lateSize)))
+		_, err := x.Alloc(2*lateSize, nil)
+		require.ErrorIs(t, err, cupool.ErrOutOfMemory)
+		require.Equal(t, 1, x.waits)
+		x.goOn()
+		require.NoError(t, x.Close())
+	}
+}
+
+// What was reserved before the limit came down still serves a request of another stream.
+func TestFitsBeyondLimit(t *testing.T) {
+	pooltest.Backings(t, 1000*pooltest.MiB, func(t *testing.T, c *cupool.Pool) {
+		require.NoError(t, c.Free(pooltest.Alloc(t, c, lateSize, nil)))
+		require.NoError(t, c.Configure(fmt.Sprint("limit:", lateSize/2)))
+		require.NoError(t, c.Free(pooltest.Alloc(t, c, lateSize, pooltest.NewStream(t, c))))
+	})
 }
 
 // A segment that serves a request after it was found idle, while others go back to
