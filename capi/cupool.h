@@ -359,9 +359,9 @@ CUPOOL_API cupool_status cupool_trim(int device, cupool_pool_id pool, size_t kee
 enum { CUPOOL_DROP = 0, CUPOOL_KEEP = 1 };
 
 /* Gives all memory of a pool back to the device until cupool_wake; addresses stay, so that captured graphs stay
- * good. It waits for the streams' work; nothing may use the memory until cupool_wake returns. Blocks can be
- * freed meanwhile, and not allocated (CUPOOL_ERROR_ASLEEP). pool may be CUPOOL_ALL: each that can, is awake, and
- * has not CUPOOL_POOL_ISOLATED.
+ * good. It waits for the streams' work, also that of streams of other devices that are recorded; nothing may use the
+ * memory until cupool_wake returns. Blocks can be freed meanwhile, and not allocated (CUPOOL_ERROR_ASLEEP). pool may
+ * be CUPOOL_ALL: each that can, is awake, and has not CUPOOL_POOL_ISOLATED.
  * Needs virtual memory: fails with CUPOOL_ERROR_NOT_SUPPORTED for pools with CUPOOL_POOL_SEGMENTS and callbacks.
  * Fails with CUPOOL_ERROR_ASLEEP, CUPOOL_ERROR_TIMEOUT. */
 CUPOOL_API cupool_status cupool_sleep(int device, cupool_pool_id pool, int contents) CUPOOL_NOEXCEPT;

@@ -180,6 +180,28 @@ func (g *gpu) awaitPeerLocked(s peerStream) (err error) {
 	return g.driver.StreamWaitPeerEvent(agent.Handle(), e, peer.Driver)
 }
 
+// awaitPeers has the agents wait for all streams of other devices that use blocks, whose memory is to go.
+func (g *gpu) awaitPeers() error {
+	if g.peers.count.Load() == 0 {
+		return nil
+	}
+	g.peers.mu.Lock()
+	defer g.peers.mu.Unlock()
+	waited := map[peerStream]bool{}
+	for _, v := range g.peers.blocks {
+		for _, s := range v.by {
+			if waited[s] {
+				continue
+			}
+			if err := g.awaitPeerLocked(s); err != nil {
+				return err
+			}
+			waited[s] = true
+		}
+	}
+	return nil
+}
+
 // forgetPeer ends the use of the device's blocks by a stream that is about to be destroyed.
 func (g *gpu) forgetPeer(s peerStream) (err error) {
 	if g.peers.count.Load() == 0 {

@@ -82,6 +82,9 @@ func cupoolGoSleep(t *C.thread, ordinal C.int, id C.cupool_pool_id, contents C.i
 			}
 		}
 		list, err := g.chosen(idOf(id))
+		if err == nil {
+			err = g.awaitPeers()
+		}
 		if err != nil {
 			return err
 		}

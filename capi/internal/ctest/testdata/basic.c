@@ -127,6 +127,22 @@ static void recorded_on_peer(void) {
   OK(cupool_collect(0, NULL));
   CHECK(stats_of(CUPOOL_MAIN).allocation.all.current == live - 1);
 
+  /* A pool sleeps when that is done with its blocks. */
+  OK(cupool_alloc(1, 64 * MIB, far, &large));
+  OK(cupool_alloc(0, 8 * MIB, NULL, &p));
+  OK(cupool_record_stream_on(p, 1, far));
+  CHECK(CU(cuStreamBeginCapture_v2, (void *, int), far, 0) == 0);
+  FAILS(CUPOOL_ERROR_NOT_SUPPORTED, cupool_sleep(0, CUPOOL_MAIN, CUPOOL_DROP));
+  CHECK(CU(cuStreamEndCapture, (void *, void **), far, &graph) == 0 && CU(cuGraphDestroy, (void *), graph) == 0);
+  for (int n = 0; n < 20; n++) {
+    CHECK(CU(cuMemsetD8Async, (uintptr_t, unsigned char, size_t, void *), (uintptr_t)large, 1, 64 * MIB, far) == 0);
+  }
+  OK(cupool_sleep(0, CUPOOL_MAIN, CUPOOL_DROP));
+  CHECK(CU(cuStreamQuery, (void *), far) == 0);
+  OK(cupool_wake(0, CUPOOL_MAIN));
+  OK(cupool_free(p));
+  OK(cupool_free(large));
+
   OK(cupool_alloc(0, 1000, NULL, &p));
   OK(cupool_record_stream_on(p, 1, far));
   OK(cupool_forget_stream(1, far));
