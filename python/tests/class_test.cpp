@@ -755,6 +755,16 @@ void settings() {
   c10::CachingAllocator::setAllocatorSettings("roundup_power2_divisions:4");
   REQUIRE(active(84 << 20) == 96 << 20);
   c10::CachingAllocator::setAllocatorSettings("");
+  // What failed once is asked for again. The threshold takes the size of the device.
+  setenv("CUPOOL_ALLOC_CONF", "garbage_collection_threshold:0.5", 1);
+  const auto ask = [] { c10::CachingAllocator::setAllocatorSettings("roundup_power2_divisions:4"); };
+  driver<void (*)(const char*, int, int, int)>("fakecuda_fail")("cuMemGetInfo_v2", 1, 999, 1);
+  REQUIRE(has(raises(ask), "cuMemGetInfo"));
+  REQUIRE(active(84 << 20) == 84 << 20);
+  ask();
+  REQUIRE(active(84 << 20) == 96 << 20);
+  unsetenv("CUPOOL_ALLOC_CONF");
+  c10::CachingAllocator::setAllocatorSettings("");
   REQUIRE(active(84 << 20) == 84 << 20);
 }
 

@@ -205,13 +205,15 @@ void Allocator::settingsChanged() {
     if (settings == applied_) {
       return;
     }
-    applied_ = settings;
+    applied_.clear(); // until all devices have them
   }
   for (int i = 0; i < count_; i++) {
     if (isOpen(i)) {
       check(lib.configure_(i, settings.c_str()));
     }
   }
+  const std::lock_guard<std::mutex> lock(mutex_);
+  applied_ = std::move(settings);
 }
 
 void Allocator::watchSettings() {
