@@ -386,7 +386,8 @@ typedef struct cupool_stats3 {
 /* Statistics by PyTorch's names and meaning (DeviceStats). Current values agree with a snapshot to the byte while
  * nothing else runs. A peak may be too high by blocks that were in the lock-free caches, and is exact with the
  * setting magazine_bytes:none; those of pools that are there at once are added up, and so are an upper bound. Those
- * of segment and inactive_split are estimates in virtual memory, from its pieces. */
+ * of segment and inactive_split are estimates in virtual memory, from its pieces. A snapshot's segments of a pool that
+ * sleeps come to reserved_bytes and asleep_bytes together. */
 typedef struct cupool_stats {
   size_t struct_size;
   cupool_stats3 allocation;     /* blocks that programs hold */
@@ -409,7 +410,7 @@ typedef struct cupool_stats {
   /* Beyond PyTorch's. */
   int64_t pending_bytes;        /* freed, and still used by other streams */
   int64_t cached_bytes;         /* free, ready for reuse */
-  int64_t asleep_bytes;         /* of these, given back until cupool_wake */
+  int64_t asleep_bytes;         /* given back until cupool_wake, in use or not */
   int64_t largest_free;         /* the largest free block */
   int64_t limit;                /* what may be reserved; 0: no limit */
   int64_t hits;                 /* allocations without a call to the driver */
