@@ -448,7 +448,8 @@ CUPOOL_API cupool_status cupool_last_oom(int device, cupool_oom *oom) CUPOOL_NOE
 /* From now until cupool_label_pop what the calling thread allocates stands under a label, in statistics of labels,
  * snapshots, histories and reports of an out of memory. Labels nest; the innermost counts. Such allocations take
  * a lock. At most 32 at once: CUPOOL_ERROR_BUSY. cupool_label_pop without one is CUPOOL_ERROR_INVALID. A label stays
- * in statistics, which take longer for each, until cupool_forget_labels. */
+ * in statistics, which take longer for each, until cupool_forget_labels; what it counts in a private pool goes with
+ * that. */
 CUPOOL_API cupool_status cupool_label_push(const char *label) CUPOOL_NOEXCEPT;
 CUPOOL_API cupool_status cupool_label_pop(void) CUPOOL_NOEXCEPT;
 
