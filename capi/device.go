@@ -21,6 +21,7 @@ import (
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/cuda"
 	"github.com/cupool/cupool/debug"
+	"github.com/cupool/cupool/internal/bytesize"
 	"github.com/cupool/cupool/internal/cudadrv"
 	"github.com/cupool/cupool/internal/poolaccess"
 )
@@ -73,6 +74,14 @@ func (b bound) and(o bound) bound {
 		b.part = o.part
 	}
 	return b
+}
+
+// of returns the bound in bytes on a device with so many; 0: none.
+func (b bound) of(memory int64) int64 {
+	if b.part > 0 {
+		b = b.and(bound{bytes: max(1, int64(b.part*float64(memory)))})
+	}
+	return b.bytes
 }
 
 var (
@@ -141,6 +150,11 @@ func (g *gpu) begin(cfg cupool.Config) (err error) {
 		return err
 	}
 	set := bound{cfg.Limit, cfg.Fraction}
+	if n := set.of(g.memory); n > 0 && cfg.InitialSize > n { // the limit comes after what New reserves
+		return &cupool.ConfigError{
+			Field: "initial_size", Value: bytesize.Exact(cfg.InitialSize), Reason: "must not be larger than the limit of " + bytesize.Format(n),
+		}
+	}
 	cfg.Limit, cfg.Fraction, cfg.NoEnvironment = 0, 0, true // which was read; the program may change the limits
 	cfg.Driver, cfg.BeforeGrow, cfg.OnOutOfMemory = g.driver, g.beforeGrow, g.onOOM
 	if g.root, err = cupool.New(cfg); err != nil {
@@ -162,16 +176,11 @@ func (g *gpu) bound(b bound) error {
 
 // changeBounds changes both bounds, of which the smaller one holds. gpu.configuring is held, or nobody has the gpu yet.
 func (g *gpu) changeBounds(settings, changed bound) error {
-	b := settings.and(changed)
-	limit := b.bytes
-	switch {
-	case changed.bytes < 0:
+	if changed.bytes < 0 {
 		return faultf(C.CUPOOL_ERROR_INVALID, "the limit is larger than any device")
-	case b.part > 0:
-		if limit = max(1, int64(b.part*float64(g.memory))); b.bytes > 0 {
-			limit = min(limit, b.bytes)
-		}
 	}
+	b := settings.and(changed)
+	limit := b.of(g.memory)
 	g.settings, g.changed = settings, changed
 	g.mu.Lock()
 	defer g.mu.Unlock()

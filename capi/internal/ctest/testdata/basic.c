@@ -200,6 +200,11 @@ int main(int argc, char **argv) {
     c.fraction = impossible[i];
     FAILS(CUPOOL_ERROR_CONFIG, cupool_open(0, &c));
   }
+  c.settings = "initial_size:1GiB", c.fraction = 0.1; /* of 4 GiB */
+  FAILS(CUPOOL_ERROR_CONFIG, cupool_open(0, &c));
+  c.limit = 100 * MIB, c.fraction = 0;
+  FAILS(CUPOOL_ERROR_CONFIG, cupool_open(0, &c));
+  CHECK(strstr(cupool_last_error(), "initial_size = 1G") != NULL && !cupool_is_open(0));
   cupool_init(&c, sizeof c);
   FAILS(CUPOOL_ERROR_NO_DEVICE, cupool_open(7, NULL));
   FAILS(CUPOOL_ERROR_INVALID, cupool_open(-1, NULL));
