@@ -188,7 +188,7 @@ class Allocator final : public native::CUDAAllocator {
   std::mutex mutex_; // of what follows, and of no call of the library but those of pools
   std::string file_;
   std::string extra_;
-  std::string applied_; // changeableSettings, when they were last looked at
+  std::string applied_; // changeableSettings that all devices have, or nothing
   std::map<PoolKey, std::unique_ptr<std::function<bool(cudaStream_t)>>> filters_;
   std::map<PoolKey, cupool_stats3> reserved_; // by each private pool ever made, when last looked at; see reportsPools
   std::vector<std::unique_ptr<PoolAllocator>> sources_;
