@@ -14,7 +14,8 @@ type detector struct {
 	least   int64 // requests of an iteration, at least
 	since   int64 // requests since the search began or least was lowered
 
-	hash    uint64           // of the last requests, up to window
+	hash    uint64           // of the last hashed requests
+	hashed  int64            // at most window
 	seen    map[uint64]int64 // hash → the request that it ended with
 	period  int64            // 0: none in sight
 	matched int64            // requests in a row that were as one period before
@@ -48,7 +49,7 @@ func newDetector(cfg Config) *detector {
 
 // reset begins the search anew.
 func (f *detector) reset() {
-	f.hash, f.seen, f.period, f.matched, f.since, f.served = 0, map[uint64]int64{}, 0, 0, 0, 0
+	f.hash, f.hashed, f.seen, f.period, f.matched, f.since, f.served = 0, 0, map[uint64]int64{}, 0, 0, 0, 0
 }
 
 // deviated begins the search anew after a plan of so many requests has failed. A
@@ -73,7 +74,9 @@ func (f *detector) note(r *recording, wanted bool) (changed bool, iteration *rec
 	n := int64(len(r.requests))
 	now := r.first + n - 1
 	f.hash = f.hash*hashBase + uint64(r.requests[n-1].size)
-	if n > window {
+	if f.hashed < window {
+		f.hashed++
+	} else {
 		f.hash -= hashOut * uint64(r.requests[n-1-window].size)
 	}
 	if f.period > 0 && r.requests[n-1].size == r.requests[n-1-f.period].size {
@@ -81,7 +84,7 @@ func (f *detector) note(r *recording, wanted bool) (changed bool, iteration *rec
 	} else if f.period > 0 {
 		f.period, f.matched, changed = 0, 0, true
 	}
-	if f.period == 0 && n >= window {
+	if f.period == 0 && f.hashed == window {
 		if last, ok := f.seen[f.hash]; ok && last >= r.first {
 			f.consider(r, now-last)
 		}

@@ -103,6 +103,18 @@ func TestDetectsAgain(t *testing.T) {
 	require.Equal(t, int64(3), x.Stats().Deviations)
 }
 
+// A request for which the plan's memory went back is no end: what repeats after it is found.
+func TestDetectsAfterTheArenaWent(t *testing.T) {
+	x := newPlanned(t, sim(64*mib), planner.Config{Detect: true})
+	step := func() { x.layers(10) }
+	hits := x.detected(100, step)
+	require.Equal(t, int64(30), hits[99], "%v", hits)
+	x.run("big=60M free:big")
+	require.Zero(t, x.Stats().ArenaBytes)
+	hits = x.detected(10, step)
+	require.Equal(t, int64(30), hits[9], "%v", hits)
+}
+
 // Old requests are forgotten, so that searching takes bounded memory.
 func TestDetectForgets(t *testing.T) {
 	x := newPlanned(t, sim(0), planner.Config{Detect: true, MaxRequests: 50})
