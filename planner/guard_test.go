@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -292,6 +293,37 @@ func TestStreamsWithoutEnd(t *testing.T) {
 			require.EqualValues(t, streams, st.Plans)
 			require.NotZero(t, st.PlannedHits)
 		})
+	}
+}
+
+// Who still asks for memory on a stream that was closed, while others make streams, is refused.
+func TestClosedStreamsBesideNewOnes(t *testing.T) {
+	x := newPlanned(t, sim(0), planner.Config{})
+	for range 200 {
+		s, err := x.NewStream()
+		require.NoError(t, err)
+		b, err := x.Alloc(512, s)
+		require.NoError(t, err)
+		require.NoError(t, x.Free(b))
+		require.NoError(t, s.Close())
+		var all sync.WaitGroup
+		for range 2 {
+			all.Go(func() {
+				for range 20 {
+					_, err := x.Alloc(512, s)
+					require.ErrorIs(t, err, cupool.ErrClosed)
+				}
+			})
+		}
+		all.Go(func() {
+			s, err := x.NewStream()
+			require.NoError(t, err)
+			b, err := x.Alloc(512, s)
+			require.NoError(t, err)
+			require.NoError(t, x.Free(b))
+			require.NoError(t, s.Close())
+		})
+		all.Wait()
 	}
 }
 

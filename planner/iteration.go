@@ -249,6 +249,10 @@ func (l *lane) startAt(rec *recording, request int64) {
 func (l *lane) shutDown() ([]cupool.Leak, leaving) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	return l.shutDownLocked()
+}
+
+func (l *lane) shutDownLocked() ([]cupool.Leak, leaving) {
 	leaks := l.arena.abandon()
 	old := l.leaveLocked()
 	l.serving, l.closed, l.plan, l.next, l.last = false, true, nil, nil, nil
@@ -261,12 +265,11 @@ func (l *lane) shutDown() ([]cupool.Leak, leaving) {
 // reports whether it did.
 func (l *lane) retireIdle(past *Stats) (old leaving, ok bool) {
 	l.mu.Lock()
-	idle := l.s.Closed() && l.arena.live == 0 && l.solving == nil
-	l.mu.Unlock()
-	if !idle { // a closed stream's lane that is idle stays so
+	defer l.mu.Unlock()
+	if !l.s.Closed() || l.arena.live > 0 || l.solving != nil {
 		return leaving{}, false
 	}
-	_, old = l.shutDown()
+	_, old = l.shutDownLocked()
 	past.add(&l.stats)
 	return old, true
 }
