@@ -455,3 +455,19 @@ func TestCloseBesideConfigure(t *testing.T) {
 		require.NoError(t, <-done)
 	})
 }
+
+// A pool that is made beside Close is closed with the allocator, or not made at all; nothing of it goes on.
+func TestNewPoolBesideClose(t *testing.T) {
+	for range 50 {
+		c := pooltest.Open(t, cupool.Config{Driver: simdev.New(simdev.Config{}), Decay: time.Hour})
+		made := pooltest.Start(func() error {
+			_, err := c.NewPool(cupool.PoolConfig{})
+			return err
+		})
+		require.NoError(t, c.Close())
+		if err := <-made; err != nil {
+			require.ErrorIs(t, err, cupool.ErrClosed)
+		}
+		require.Empty(t, c.Pools())
+	}
+}

@@ -92,10 +92,10 @@ func (c *Pool) NewPool(cfg PoolConfig) (*Pool, error) {
 	if p.def, err = p.heaps.make(c.dev.def); err != nil {
 		return nil, fmt.Errorf("cupool: new pool on %s: %w", c.driver.Name(), err)
 	}
-	if err := c.dev.join(p, were); err != nil {
+	p.reclaim.startDecay()
+	if err := c.dev.join(p, were); err != nil { // from here on Close of the allocator ends the pool
 		return nil, errors.Join(err, p.Close())
 	}
-	p.reclaim.startDecay()
 	return p, nil
 }
 
