@@ -125,18 +125,22 @@ func (p *Pending) Unhold(id block.ID, b *block.Block, done func(block.ID, *block
 
 // giveSet gives a block a set, with the stream that it names, if any.
 func (p *Pending) giveSet(b *block.Block) {
-	var i uint32
-	if n := len(p.free); n > 0 {
-		i = p.free[n-1]
-		p.free = p.free[:n-1]
-	} else {
-		i = uint32(len(p.sets))
-		p.sets = append(p.sets, useSet{})
-	}
+	i := p.newSet()
 	if set := &p.sets[i]; b.Uses() != 0 {
 		set.clocks = append(set.clocks, p.Clock(b.Uses()-1))
 	}
 	b.SetUses(i | manyUses)
+}
+
+// newSet returns the number of a set that is not in use.
+func (p *Pending) newSet() uint32 {
+	if n := len(p.free); n > 0 {
+		i := p.free[n-1]
+		p.free = p.free[:n-1]
+		return i
+	}
+	p.sets = append(p.sets, useSet{})
+	return uint32(len(p.sets)) - 1
 }
 
 // Forget forgets which streams were recorded on a block.
@@ -283,9 +287,9 @@ func (p *Pending) MoveBlock(b *block.Block, to *Pending) {
 			to.carry(k.slot, 1)
 		}
 		p.free = append(p.free, b.Uses()&^manyUses)
-		b.SetUses(uint32(len(to.sets)) | manyUses)
-		to.sets = append(to.sets, *set)
-		*set = useSet{}
+		i := to.newSet()
+		to.sets[i], *set = *set, useSet{}
+		b.SetUses(i | manyUses)
 	} else if b.Uses() != 0 {
 		p.carry(b.Uses()-1, -1)
 		to.carry(b.Uses()-1, 1)

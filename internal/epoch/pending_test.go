@@ -279,6 +279,7 @@ func TestPendingRandom(t *testing.T) {
 		r := testkit.Rand(t)
 		g := newRig(streams)
 		heaps := []*Pending{g.pending(), g.pending()}
+		most := map[*Pending]int{} // sets in use at once
 		type entry struct {
 			b     *block.Block
 			p     *Pending
@@ -387,6 +388,8 @@ func TestPendingRandom(t *testing.T) {
 				require.Equal(t, bytes, p.Bytes())
 				require.Equal(t, names, p.names(streams))
 				require.Len(t, p.sets, sets, "a set is a block's or free")
+				most[p] = max(most[p], sets-len(p.free))
+				require.Len(t, p.sets, most[p], "a set that is free is used again")
 			}
 		}
 	}
