@@ -145,10 +145,8 @@ func (g *Graph) Launch() error {
 	if g.closed {
 		return engineError("launch graph", ErrClosed)
 	}
-	if err := g.e.s.usable("launch graph"); err != nil {
-		return engineError("launch graph", err)
-	}
-	return engineError("launch graph", g.e.s.calls.Submitted("launch graph", g.d.LaunchGraph(g.graph, g.e.s.handle)))
+	launch := func(Driver) error { return g.d.LaunchGraph(g.graph, g.e.s.handle) }
+	return engineError("launch graph", g.e.s.do("launch graph", launch))
 }
 
 var errNoGraph = fmt.Errorf("no engine captured the graph: %w", ErrInvalidHandle)

@@ -10,9 +10,13 @@ import (
 	"gorgonia.org/tensor"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/cuda"
 	"github.com/cupool/cupool/internal/fakecuda"
+	"github.com/cupool/cupool/internal/graphmem"
+	"github.com/cupool/cupool/internal/tensorop/gpu"
 	"github.com/cupool/cupool/internal/testkit"
 	"github.com/cupool/cupool/internal/testkit/enginetest"
+	"github.com/cupool/cupool/internal/testkit/gputest"
 	"github.com/cupool/cupool/internal/testkit/pooltest"
 	"github.com/cupool/cupool/nn"
 )
@@ -158,6 +162,52 @@ func TestGraphBesideOthers(t *testing.T) {
 	require.Zero(t, e.Pool.Stats().PendingBytes, "it waits no more")
 	require.NoError(t, g.Close())
 	e.FreeAll(x)
+}
+
+// graphDevice is a GPU as an engine uses it.
+type graphDevice interface {
+	cuda.Driver
+	gpu.Device
+	graphmem.Device
+}
+
+// lateLaunch is a GPU that calls a function before it launches a graph.
+type lateLaunch struct {
+	graphDevice
+	earlier func()
+}
+
+func (d *lateLaunch) LaunchGraph(graph uintptr, s cupool.StreamHandle) error {
+	d.earlier()
+	return d.graphDevice.LaunchGraph(graph, s)
+}
+
+// TestCloseWaitsForLaunch: a stream that another goroutine closes meanwhile is closed after a
+// graph was launched on it.
+func TestCloseWaitsForLaunch(t *testing.T) {
+	opened, err := cuda.Open(0)
+	gputest.NoError(t, err)
+	var closed <-chan error
+	d := &lateLaunch{graphDevice: opened.(graphDevice)}
+	c := pooltest.Open(t, cupool.Config{Driver: d})
+	s := pooltest.NewStream(t, c)
+	e := must(cupool.NewEngine(c, cupool.WithStream(s)))
+	enginetest.NeedKernels(t, e)
+	x := must(e.Empty(tensor.Float32, 8))
+	require.NoError(t, e.Zero(x))
+	g := must(e.Capture(func() error { return e.Memset(x, float32(3)) }))
+	d.earlier = func() {
+		closed = pooltest.Start(s.Close)
+		early, _ := pooltest.Returns(closed)
+		require.False(t, early)
+	}
+	require.NoError(t, g.Launch())
+	require.NoError(t, <-closed)
+	require.ErrorIs(t, g.Launch(), cupool.ErrClosed)
+	require.NoError(t, g.Close())
+	require.NoError(t, e.FreeTensor(x))
+	require.NoError(t, c.Close())
+	require.NoError(t, d.Close())
 }
 
 func TestGraphFailures(t *testing.T) {
