@@ -93,21 +93,45 @@ func (l *lane) learnLocked(r *recording) {
 // closed, unless the lane wants another plan by then.
 func (l *lane) solveLocked(r *recording) {
 	l.next, l.solvedOf = nil, r
-	l.solving = l.solver.start(r, l.solving, func(pl *layout, done <-chan struct{}) {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		if l.solving == done {
-			l.solving = nil
-		}
-		if l.solvedOf != r {
-			return
-		}
-		l.solvedOf = nil
-		if pl != nil && !l.closed {
-			l.next, l.refused, l.skip = pl, 0, 0
-			l.stats.solved(pl)
-		}
-	})
+	if l.solving == nil {
+		done := make(chan struct{})
+		l.solving = done
+		go l.solve(done)
+	}
+}
+
+// solve makes plans until none is wanted any more. Of the recordings that come while it makes
+// one, it plans the last.
+func (l *lane) solve(done chan<- struct{}) {
+	defer close(done)
+	for r := l.unsolved(); r != nil; r = l.unsolved() {
+		l.solved(r, l.solver.plan(r))
+	}
+}
+
+// unsolved returns the recording that is to be planned. Where it returns nil, no plan is being
+// made any more.
+func (l *lane) unsolved() *recording {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.solvedOf == nil {
+		l.solving = nil
+	}
+	return l.solvedOf
+}
+
+// solved notes the plan of a recording, unless another one is wanted by now.
+func (l *lane) solved(r *recording, pl *layout) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.solvedOf != r {
+		return
+	}
+	l.solvedOf = nil
+	if pl != nil && !l.closed {
+		l.next, l.refused, l.skip = pl, 0, 0
+		l.stats.solved(pl)
+	}
 }
 
 // pending returns a channel that is closed when no plan is being made any more,

@@ -57,7 +57,7 @@ type lane struct {
 	refused  int        // times that there was no memory for next
 	skip     int        // iterations before trying again
 	solving  <-chan struct{}
-	solvedOf *recording // the recording that is being planned
+	solvedOf *recording // the recording that is to be planned
 	find     *detector  // nil: the program begins and ends iterations
 	stats    Stats      // of what happened; the arena and the Planner have the rest
 	closed   bool

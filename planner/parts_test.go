@@ -1,11 +1,14 @@
 package planner
 
 import (
+	"bytes"
+	"log/slog"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/simdev"
 )
 
 // A tenant takes the place of others, of which no empty rest stays.
@@ -71,4 +74,26 @@ func TestDetectorForgets(t *testing.T) {
 	require.Equal(t, map[cupool.Ptr]birth{2: {request: keep + 1}}, r.born)
 	require.Equal(t, map[uint64]int64{2: keep + 1}, f.seen)
 	require.EqualValues(t, -1, r.add(512, nil, keep), "it is full")
+}
+
+// Of recordings that come faster than plans are made, the last one is planned and none before it.
+func TestPlansTheLastRecording(t *testing.T) {
+	var failures bytes.Buffer
+	d := simdev.New(simdev.Config{})
+	c, err := cupool.New(cupool.Config{Driver: d, Logger: slog.New(slog.NewTextHandler(&failures, &slog.HandlerOptions{Level: slog.LevelError}))})
+	require.NoError(t, err)
+	p, err := New(c, Config{})
+	require.NoError(t, err)
+	l := p.addLane(c.DefaultStream())
+	l.mu.Lock()
+	for _, size := range []int64{-1, -1, 512} { // what has a negative size cannot be planned
+		l.solveLocked(&recording{requests: []recorded{{size: size, death: 1}}})
+	}
+	l.mu.Unlock()
+	require.NoError(t, p.Wait(t.Context()))
+	require.EqualValues(t, 512, l.wants().height)
+	require.Empty(t, failures.String())
+	require.NoError(t, p.Close())
+	require.NoError(t, c.Close())
+	require.NoError(t, d.Close())
 }
