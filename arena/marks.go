@@ -3,6 +3,7 @@ package arena
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/internal/sizeclass"
@@ -82,10 +83,8 @@ func (r *Arena) Reset() error {
 // goBackLocked orders the arena's stream after all streams that may use the
 // memory, and then forgets the blocks that came after a point, and the marks from depth on.
 func (r *Arena) goBackLocked(to point, depth int) error {
+	r.users = slices.DeleteFunc(r.users, (*cupool.Stream).Closed) // Close has waited for their work
 	for _, u := range r.users {
-		if u.Closed() {
-			continue // Close has waited for its work
-		}
 		if err := r.s.WaitStream(u); err != nil {
 			return fmt.Errorf("cupool: ordering %v after %v: %w", r.s.Handle(), u.Handle(), err)
 		}
