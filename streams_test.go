@@ -427,6 +427,20 @@ func TestSlotOfClosedStream(t *testing.T) {
 	}
 }
 
+// A block that lives as long as the program may be used on one stream after the other: of those
+// that were closed nothing stays.
+func TestLiveBlockOnStreamAfterStream(t *testing.T) {
+	c, d := pooltest.New(t, 1<<30)
+	x := pooltest.NewScript(t, c, d).Run("a=2M")
+	for n := range 20 {
+		x.Run(fmt.Sprintf("use:a@%[1]d use:a@%[2]d close:%[1]d close:%[2]d", 2*n+1, 2*n+2))
+	}
+	require.LessOrEqual(t, c.Slots(), 5)
+	x.Run("busy:99 use:a@99 free:a process")
+	require.Equal(t, "0 large: [Pending 2M][Free 18M]", x.Layout())
+	d.Idle(x.Stream("99"))
+}
+
 // What a closed stream left stays until another stream has taken it.
 func TestMemoryOfClosedStream(t *testing.T) {
 	c, d := pooltest.New(t, 1<<30)

@@ -84,9 +84,13 @@ func (p *Pending) carry(slot uint32, n int) {
 // Record notes that a stream uses a live block that is not homed. A stream that
 // has ended is done with it already.
 func (p *Pending) Record(b *block.Block, k *Clock) {
-	switch {
-	case b.Uses() == k.slot+1 || k.Ended():
+	if b.Uses() == k.slot+1 || k.Ended() {
 		return
+	}
+	if b.Uses() != 0 {
+		p.forgetEnded(b)
+	}
+	switch {
 	case b.Uses() == 0:
 		b.SetUses(k.slot + 1)
 		p.carry(k.slot, 1)
@@ -97,6 +101,22 @@ func (p *Pending) Record(b *block.Block, k *Clock) {
 	if set := p.set(b); !slices.Contains(set.clocks, k) {
 		set.clocks = append(set.clocks, k)
 		p.carry(k.slot, 1)
+	}
+}
+
+// forgetEnded forgets those of the streams recorded on a live block that have ended, as a block
+// may be used on one stream after the other for as long as the program runs.
+func (p *Pending) forgetEnded(b *block.Block) {
+	if set := p.set(b); set != nil {
+		set.clocks = slices.DeleteFunc(set.clocks, func(k *Clock) bool {
+			ended := k.Ended()
+			if ended {
+				p.carry(k.slot, -1)
+			}
+			return ended
+		})
+	} else if p.Clock(b.Uses() - 1).Ended() {
+		p.Forget(b)
 	}
 }
 

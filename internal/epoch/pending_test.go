@@ -63,6 +63,29 @@ func TestRecord(t *testing.T) {
 	require.Equal(t, []int{0, 0, 0, 0}, p.names(4))
 }
 
+// TestRecordForgets: a block that lives on names streams that have ended until it is used on
+// another one, and no longer.
+func TestRecordForgets(t *testing.T) {
+	g := newRig(5)
+	p := g.pending()
+	_, b := g.block(little)
+	p.Record(b, g.clocks[0])
+	g.clocks[0].End()
+	p.Record(b, g.clocks[1])
+	require.EqualValues(t, 2, b.Uses())
+	require.Equal(t, []int{0, 1, 0, 0, 0}, p.names(5))
+	p.Record(b, g.clocks[2])
+	p.Record(b, g.clocks[3])
+	g.clocks[1].End()
+	g.clocks[3].End()
+	require.Equal(t, []int{0, 1, 1, 1, 0}, p.names(5))
+	p.Record(b, g.clocks[4])
+	require.Equal(t, []*Clock{g.clocks[2], g.clocks[4]}, p.set(b).clocks)
+	require.Equal(t, []int{0, 0, 1, 0, 1}, p.names(5))
+	p.Forget(b)
+	require.Equal(t, []int{0, 0, 0, 0, 0}, p.names(5))
+}
+
 // TestAdd: a block waits for every stream that was recorded on it and has not
 // ended, and comes when all are done with it.
 func TestAdd(t *testing.T) {
