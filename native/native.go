@@ -385,7 +385,7 @@ func (n *Allocator) RecordStream(h cupool.Block, s *cupool.Stream) error {
 		return err
 	}
 	if s != b.s && !slices.Contains(b.users, s) {
-		b.users = append(b.users, s)
+		b.users = append(slices.DeleteFunc(b.users, (*cupool.Stream).Closed), s)
 	}
 	return nil
 }
