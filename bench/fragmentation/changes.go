@@ -35,7 +35,6 @@ const (
 	reuse         = "internal/heap/reuse.go"
 	take          = "internal/heap/take.go"
 	lifetimes     = "internal/heap/lifetimes.go"
-	heaps         = "internal/heap/heap.go"
 	lending       = "lending.go"
 	ladder        = "ladder.go"
 	config        = "config.go"
@@ -69,7 +68,6 @@ func changes() (list []change) {
 		edit{stitches, "if total += front.front + back.back;", "if total += 0 * (front.front + back.back);"}))
 	add(without("chunks of small ranges in stitched ones", vmm, edit{ladder, "SmallChunks: c.budget.Held() >= idleFloor", "SmallChunks: false"}))
 	add(without("small blocks among large ones", vmm, edit{take, "case m != nil && len(h.ranges[ledger.Small]) > 0 && h.free[ledger.Large].Bytes()", "case false && h.free[ledger.Large].Bytes()"}))
-	add(constant("largest of these in fast bins, KiB", vmm, heaps, "fastAmongLarge = ", "64 << 10", "0", "32 << 10", "256 << 10"))
 	add(constant("part that is free for large blocks", vmm, take, "sparePart = ", "32", "16", "64"))
 	add(without("longest rows first", vmm, edit{stitches, "cmp.Compare(b.size, a.size), ", ""}))
 	add(without("stitched ranges map what others took", vmm, edit{"internal/heap/extents.go", "return h.detachUpTo(runs, need, true)", "return h.detachUpTo(runs, need, false)"}))

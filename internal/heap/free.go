@@ -67,7 +67,7 @@ func (h *Heap) mergeFor(size int64, most int) bool {
 	return false
 }
 
-// MergeFast returns what lies in the fast bins to the free sets, merged with its
+// MergeFast returns what lies in the fast bins to the small set, merged with its
 // free neighbours, and reports whether there was anything.
 func (h *Heap) MergeFast() bool {
 	found := h.fast.Len() > 0

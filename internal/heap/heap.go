@@ -299,19 +299,14 @@ func (h *Heap) Put(id block.ID, b *block.Block) {
 		h.Ledger.Freed(k, b.Size, b.Requested())
 	}
 	h.freedAt = max(h.freedAt, at)
-	switch seg := h.segs[b.Seg]; {
-	case b.Size <= h.space.Policy.FastLimit && (k == ledger.Small || seg.Virtual && !seg.Stitched && b.Size <= fastAmongLarge):
+	if b.Size <= h.space.Policy.FastLimit && k == ledger.Small {
 		h.fast.Push(id, b)
-	case seg.Stitched:
+	} else if seg := h.segs[b.Seg]; seg.Stitched {
 		h.unstitch(seg, id, b, at)
-	default:
+	} else {
 		h.insertFreed(seg, id, b, at)
 	}
 }
-
-// fastAmongLarge is the size in bytes of the largest small block among large ones that goes to
-// the fast bins. A larger one is merged at once, as a large block may need what it joins.
-const fastAmongLarge = 64 << 10
 
 // FreedAt returns the device's time at which the program gave the last of the free blocks back,
 // or later. What the magazines hold becomes free by Flush.

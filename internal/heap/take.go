@@ -15,7 +15,7 @@ func (h *Heap) Take(size, rounded int64, misses magazine.Misses) (block.ID, *blo
 	h.noteAsked(rounded)
 	if rounded <= h.space.Policy.FastLimit {
 		if id, b := h.fast.Pop(rounded); id != 0 {
-			return h.out(size, h.Kind(b), id, b, misses)
+			return h.out(size, ledger.Small, id, b, misses)
 		}
 	}
 	k := h.space.Policy.KindOf(rounded)

@@ -1,7 +1,6 @@
 package heap
 
 import (
-	"fmt"
 	"math"
 	"testing"
 
@@ -151,35 +150,6 @@ func TestTakeAmongLarge(t *testing.T) {
 			require.EqualValues(t, 2*mib, r.block(h.fit(ledger.Large, 2*mib)).Size)
 			r.free(between, live)
 			r.free(smalls...)
-			r.close()
-		})
-	}
-}
-
-// TestFastAmongLarge: a little block among large ones goes to the fast bins, which give it out
-// again as what it is. Merged, it is theirs.
-func TestFastAmongLarge(t *testing.T) {
-	for size, fast := range map[int64]int{512: 1, fastAmongLarge: 1, fastAmongLarge + 512: 0, mib: 0} {
-		t.Run(fmt.Sprint(size), func(t *testing.T) {
-			p := policy
-			p.FastLimit = mib
-			r := newRig(t, 1, true, p)
-			h := r.heaps[0]
-			a, live := r.alloc(h, 6*mib), r.alloc(h, 2*mib)
-			smalls := []block.ID{r.alloc(h, mib), r.alloc(h, mib)}
-			r.free(a)
-			for range 2 {
-				id := r.alloc(h, size)
-				require.Zero(t, r.addr(id))
-				require.Equal(t, ledger.Large, h.Kind(r.block(id)))
-				r.check()
-				r.free(id)
-				require.Equal(t, fast, h.fast.Len())
-				r.check()
-			}
-			require.Equal(t, fast > 0, h.Flush())
-			require.EqualValues(t, 6*mib, r.block(h.fit(ledger.Large, 6*mib)).Size)
-			r.free(append(smalls, live)...)
 			r.close()
 		})
 	}
