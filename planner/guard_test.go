@@ -299,13 +299,17 @@ func TestStreamsWithoutEnd(t *testing.T) {
 // Who still asks for memory on a stream that was closed, while others make streams, is refused.
 func TestClosedStreamsBesideNewOnes(t *testing.T) {
 	x := newPlanned(t, sim(0), planner.Config{})
-	for range 200 {
+	closed := func() *cupool.Stream {
 		s, err := x.NewStream()
 		require.NoError(t, err)
 		b, err := x.Alloc(512, s)
 		require.NoError(t, err)
 		require.NoError(t, x.Free(b))
 		require.NoError(t, s.Close())
+		return s
+	}
+	for range 200 {
+		s := closed()
 		var all sync.WaitGroup
 		for range 2 {
 			all.Go(func() {
@@ -315,14 +319,7 @@ func TestClosedStreamsBesideNewOnes(t *testing.T) {
 				}
 			})
 		}
-		all.Go(func() {
-			s, err := x.NewStream()
-			require.NoError(t, err)
-			b, err := x.Alloc(512, s)
-			require.NoError(t, err)
-			require.NoError(t, x.Free(b))
-			require.NoError(t, s.Close())
-		})
+		all.Go(func() { closed() })
 		all.Wait()
 	}
 }
