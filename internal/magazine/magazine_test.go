@@ -1,6 +1,7 @@
 package magazine
 
 import (
+	"runtime/debug"
 	"slices"
 	"testing"
 	"unsafe"
@@ -13,6 +14,26 @@ import (
 
 const owner = 1
 
+// TestMain keeps the garbage collector from making stacks smaller: this moves them, and a
+// goroutine is told by its stack.
+func TestMain(m *testing.M) {
+	debug.SetGCPercent(-1)
+	m.Run()
+}
+
+// deep calls f from far deeper in the stack.
+//
+//go:noinline
+func deep(depth int, f func()) byte {
+	var pad [1 << 10]byte
+	if depth == 0 {
+		f()
+	} else {
+		pad[depth%len(pad)] = deep(depth-1, f)
+	}
+	return pad[0]
+}
+
 // pen is a cache with a way to make blocks for it.
 type pen struct {
 	Cache
@@ -20,6 +41,7 @@ type pen struct {
 }
 
 func newPen() *pen {
+	deep(64, func() {}) // so that the stack does not grow later
 	t := new(block.Table)
 	p := &pen{slots: block.SlotCache{Table: t}}
 	p.Init(t, owner)

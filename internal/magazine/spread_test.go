@@ -13,19 +13,6 @@ import (
 	"github.com/cupool/cupool/internal/block"
 )
 
-// deep calls f from far deeper in the stack.
-//
-//go:noinline
-func deep(depth int, f func()) byte {
-	var pad [1 << 10]byte
-	if depth == 0 {
-		f()
-	} else {
-		pad[depth%len(pad)] = deep(depth-1, f)
-	}
-	return pad[0]
-}
-
 // One goroutine has one shard, whatever the depth of its stack.
 func TestOneGoroutineHasOneShard(t *testing.T) {
 	p := newPen()
@@ -47,7 +34,6 @@ func TestOneGoroutineHasOneShard(t *testing.T) {
 func TestHomeFromDeepInTheStack(t *testing.T) {
 	p := newPen()
 	p.lose(512)
-	deep(64, func() {}) // so that the stack is not moved later
 	for depth := range 16 {
 		size := int64(1000 + depth)
 		id, b := p.block(t, size)
@@ -72,18 +58,20 @@ func TestWhoLosesMoves(t *testing.T) {
 	seen := map[*shard]bool{}
 	moves := []int{1, 2, 4, 8, 16, 32, 64}
 	p.miss(t, 512, false)
-	last := p.mine()
+	const me = Miss(7 << flagBits) // not the stack's hash, as the stack may be moved
+	last := p.at(me)
 	seen[last] = true
 	for i := 1; i <= 64; i++ {
-		p.lose(512)
+		p.Missed(512, lost|me)
+		now := p.at(me)
 		if i == moves[0] {
-			require.NotSame(t, last, p.mine(), "loss %d", i)
+			require.NotSame(t, last, now, "loss %d", i)
 			moves = moves[1:]
 		} else {
-			require.Same(t, last, p.mine(), "loss %d", i)
+			require.Same(t, last, now, "loss %d", i)
 		}
-		last = p.mine()
-		seen[last] = true
+		last = now
+		seen[now] = true
 	}
 	require.Equal(t, len(seen), len(p.shards))
 	require.LessOrEqual(t, len(seen), len(p.spread.Load().shards))
