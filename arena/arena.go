@@ -30,7 +30,7 @@ type Config struct {
 
 // Arena is for phases of a program that allocate much and give everything back
 // at once: with Reset, or with Release back to a Mark. An allocation costs some
-// tens of nanoseconds. A Reset costs as much, whatever it gives back.
+// tens of nanoseconds, and a Reset a few for each block.
 //
 // It is a cupool.Allocator, so that engines and buffers can live in it. Free
 // ends a block's life, but its memory comes back only with the rest. A handle
@@ -57,6 +57,7 @@ type Arena struct {
 	blocks   []entry // in memory, by address
 	over     []entry // blocks that overflowed, in the order of allocation
 	overflow int64   // bytes in over that are live
+	spilled  int64   // bytes in over, freed ones too, as memory of the arena comes back with the rest
 	marks    []point
 	users    []*cupool.Stream // other streams that may use the memory: Reset waits for them
 	ordered  []*cupool.Stream // other streams that come after the last Reset
@@ -69,7 +70,7 @@ type Stats struct {
 	Size     int64 // bytes of the arena's own memory
 	Used     int64 // bytes of it that are taken, with gaps for alignment
 	Overflow int64 // bytes that the allocator serves beside it
-	Peak     int64 // the highest sum of Used and Overflow: with this Size nothing overflows
+	Peak     int64 // the most that all blocks took until Reset or Release: with this Size nothing overflows, but what is aligned to more than 512
 	Blocks   int64 // live blocks
 	Resets   int64 // calls of Reset so far
 }
@@ -198,7 +199,7 @@ func (r *Arena) AllocAligned(size, align int64, s *cupool.Stream) (cupool.Block,
 	pad &= max(align, sizeclass.Quantum) - 1
 	at := r.off + pad
 	if size > r.cfg.Size-at {
-		return r.overflowLocked(size, align, s)
+		return r.overflowLocked(at, size, align, s)
 	}
 	if err := r.orderLocked(s); err != nil {
 		return cupool.Block{}, err
@@ -220,17 +221,21 @@ func (r *Arena) addLocked(list *[]entry, flag uint32, b entry) cupool.Block {
 
 func (r *Arena) countLocked() {
 	r.stats.Used, r.stats.Overflow = r.off, r.overflow
-	r.stats.Peak = max(r.stats.Peak, r.off+r.overflow)
+	need := r.off
+	if r.spilled > 0 { // it would lie behind the last block, which may end with the memory
+		need = sizeclass.Round(need) + r.spilled
+	}
+	r.stats.Peak = max(r.stats.Peak, need)
 }
 
-// overflowLocked serves a request that does not fit. The lock is given away meanwhile.
-func (r *Arena) overflowLocked(size, align int64, s *cupool.Stream) (cupool.Block, error) {
+// overflowLocked serves a request that does not fit at an offset. The lock is given away meanwhile.
+func (r *Arena) overflowLocked(at, size, align int64, s *cupool.Stream) (cupool.Block, error) {
 	if !r.cfg.Overflow {
 		return cupool.Block{}, &cupool.OOMError{
 			Device: r.Driver().Name(), Stream: s.Handle(), Requested: size, Rounded: sizeclass.Round(size), Segment: r.cfg.Size,
 			Live: r.off, Cached: r.cfg.Size - r.off, LargestFree: r.cfg.Size - r.off, Reserved: r.cfg.Size, Limit: r.cfg.Size,
 			DeviceFree: -1, DeviceTotal: -1, Hint: "Reset the arena, make it larger, or let it Overflow",
-			Reason: "limit", Settings: []string{"Overflow: true", "Size: " + oomhint.Expr(r.off+size)},
+			Reason: "limit", Settings: []string{"Overflow: true", "Size: " + oomhint.Expr(at+size)},
 		}
 	}
 	align = max(align, sizeclass.Quantum)
@@ -245,6 +250,7 @@ func (r *Arena) overflowLocked(size, align int64, s *cupool.Stream) (cupool.Bloc
 	}
 	b := r.addLocked(&r.over, overflowID, entry{ptr: (from.Ptr() + cupool.Ptr(pad)) &^ cupool.Ptr(align-1), size: size, from: from})
 	r.overflow += sizeclass.Round(from.Size())
+	r.spilled += sizeclass.Round(from.Size())
 	r.countLocked()
 	return b, nil
 }

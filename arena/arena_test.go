@@ -180,6 +180,58 @@ func TestOverflow(t *testing.T) {
 	require.Zero(t, c.Stats().LiveBytes)
 }
 
+// An arena with the Size that Peak was serves the same calls from its own memory.
+func TestPeak(t *testing.T) {
+	type phase struct {
+		peak int64
+		do   func(t *testing.T, a *arena.Arena)
+	}
+	for name, phase := range map[string]phase{
+		"a block that overflowed is freed": {2 * mib, func(t *testing.T, a *arena.Arena) {
+			require.NoError(t, a.Free(alloc(t, a, mib)))
+			alloc(t, a, mib)
+			require.NoError(t, a.Reset())
+		}},
+		"and after a mark": {4 * mib, func(t *testing.T, a *arena.Arena) {
+			alloc(t, a, mib)
+			m := a.Mark()
+			require.NoError(t, a.Free(alloc(t, a, 3*mib)))
+			require.NoError(t, a.Release(m))
+			alloc(t, a, 2*mib)
+		}},
+		"behind the last byte": {1536, func(t *testing.T, a *arena.Arena) {
+			alloc(t, a, 600)
+			alloc(t, a, 512)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, c, _ := newArena(t, 600, overflowing)
+			phase.do(t, a)
+			require.Equal(t, phase.peak, a.Stats().Peak)
+			b, err := arena.New(c, arena.Config{Size: phase.peak})
+			require.NoError(t, err)
+			phase.do(t, b)
+			require.NoError(t, errors.Join(a.Close(), b.Close(), c.Close()))
+		})
+	}
+}
+
+// What an OOMError says would help, helps.
+func TestHelpsWhenAligned(t *testing.T) {
+	a, c, _ := newArena(t, 4096)
+	alloc(t, a, 1)
+	_, err := a.AllocAligned(mib, 2*mib, nil)
+	var oom *cupool.OOMError
+	require.ErrorAs(t, err, &oom)
+	require.Equal(t, []string{"Overflow: true", "Size: 3<<20"}, oom.Settings)
+	larger, err := arena.New(c, arena.Config{Size: 3 * mib})
+	require.NoError(t, err)
+	alloc(t, larger, 1)
+	_, err = larger.AllocAligned(mib, 2*mib, nil)
+	require.NoError(t, err)
+	require.NoError(t, errors.Join(a.Close(), larger.Close(), c.Close()))
+}
+
 // Over a pool of finer blocks than the arena's alignment, what overflows is aligned all the
 // same, is the arena's alone, and goes back.
 func TestFineOverflow(t *testing.T) {

@@ -111,6 +111,7 @@ func (r *Arena) goBackLocked(to point, depth int) error {
 func (r *Arena) dropLocked(n int) error {
 	var errs []error
 	for _, b := range r.over[n:] {
+		r.spilled -= sizeclass.Round(b.from.Size())
 		if b.freed {
 			continue
 		}
