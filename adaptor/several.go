@@ -62,6 +62,10 @@ func (m *several) streamOf(i int, s *cupool.Stream) (*cupool.Stream, error) {
 		return s, nil
 	case s == m.DefaultStream():
 		return nil, nil
+	case s.Pool() == nil || s.Pool() != m.DefaultStream().Pool():
+		return nil, fmt.Errorf("adaptor: the stream was not made by the first allocator: %w", cupool.ErrForeignStream)
+	case s.Closed(): // the device may have given its handle to another stream
+		return nil, fmt.Errorf("adaptor: %v: %w", s.Handle(), cupool.ErrClosed)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -197,7 +201,7 @@ func (m *several) Lookup(p cupool.Ptr) (b cupool.Block, err error) {
 func (m *several) RecordStream(b cupool.Block, s *cupool.Stream) error {
 	return m.of(b, func(i int) error {
 		now, err := m.streamOf(i, s)
-		if err != nil {
+		if err != nil && !(errors.Is(err, cupool.ErrClosed) && s.Closed()) { // the work of a closed stream is done
 			return err
 		}
 		return m.at(i).RecordStream(b, now)

@@ -10,6 +10,7 @@ import (
 	"github.com/cupool/cupool/adaptor"
 	"github.com/cupool/cupool/arena"
 	"github.com/cupool/cupool/internal/simdev"
+	"github.com/cupool/cupool/internal/testkit"
 )
 
 // onOneDevice returns two allocators of the same device that know nothing of
@@ -227,6 +228,37 @@ func TestFallbackToAnArena(t *testing.T) {
 	b := alloc(t, f, mib)
 	require.NoError(t, f.Free(b))
 	require.ErrorIs(t, f.Free(b), cupool.ErrDoubleFree)
+}
+
+// The allocators behind the first take no stream that the first would refuse, and never the
+// handle of a closed one, which may be another stream's by then.
+func TestStreamsThatAreNone(t *testing.T) {
+	first, second := onOneDevice(t, 100*mib)
+	f, err := adaptor.NewBySize(adaptor.SizePool{Max: mib, Allocator: first}, adaptor.SizePool{Allocator: second})
+	require.NoError(t, err)
+	used, unused := testkit.Must(f.NewStream()), testkit.Must(f.NewStream())
+	large := testkit.Must(f.Alloc(2*mib, used))
+	require.NoError(t, used.Close())
+	require.NoError(t, unused.Close())
+	for want, streams := range map[error][]*cupool.Stream{
+		cupool.ErrClosed:        {used, unused},
+		cupool.ErrForeignStream: {new(cupool.Stream), testkit.Must(newPool(t).NewStream()), testkit.Must(second.NewStream())},
+	} {
+		for _, s := range streams {
+			for _, size := range []int64{mib, 2 * mib} {
+				_, err := f.Alloc(size, s)
+				require.ErrorIs(t, err, want)
+			}
+			if want == cupool.ErrForeignStream {
+				require.ErrorIs(t, f.RecordStream(large, s), want)
+			} else {
+				require.NoError(t, f.RecordStream(large, s), "its work is done, as with the first")
+			}
+		}
+	}
+	require.NoError(t, f.Free(large))
+	require.ErrorIs(t, f.RecordStream(large, unused), cupool.ErrUseAfterFree)
+	require.EqualValues(t, 3, second.Stats().Streams, "its default one, its own, and the one that it adopted")
 }
 
 // A first allocator that is closed leaves the others their blocks.
