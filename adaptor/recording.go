@@ -13,8 +13,9 @@ import (
 
 // Recording writes the calls as a trace for `cupool replay`. The trace has a line
 // of text for each allocation, free and use on another stream, in the order in
-// which they took effect. A call that failed is a comment. The trace does not say
-// which stream waits for which other one, as no allocator is told.
+// which they took effect. An allocation for which there was no memory is a comment,
+// and other calls that fail are left out. The trace does not say which stream waits
+// for which other one, as no allocator is told.
 type Recording struct {
 	over
 	mu   sync.Mutex
