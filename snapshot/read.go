@@ -182,6 +182,9 @@ func (s *Snapshot) check(held int64) (int64, error) {
 		if !mayWeigh(e.Weight) {
 			return 0, damaged(fmt.Sprintf("events[%d]", i), "its weight is %g", e.Weight)
 		}
+		if y := e.Time.Year(); y < 0 || y > 9999 { // JSON has no others
+			return 0, damaged(fmt.Sprintf("events[%d]", i), "it is of the year %d", y)
+		}
 		if e.Size < 0 || e.Address+Ptr(e.Size) < e.Address {
 			return 0, damaged(fmt.Sprintf("events[%d]", i), "there are no %d bytes at address %d", e.Size, uint64(e.Address))
 		}

@@ -114,6 +114,11 @@ func TestReadErrors(t *testing.T) {
 		with(t, "device_traces", dict): "device_traces[0]: there is no such list",
 		with(t, "pools", dict):         "pools[0]: it has no device",
 		with(t, "device_traces", func(p *pickle.Writer) { p.List(1, func(int) { p.Dict(func() {}) }) }): "device_traces[0][0]: it has no size",
+		with(t, "device_traces", func(p *pickle.Writer) {
+			p.List(1, func(int) {
+				p.Dict(func() { p.String("size"); p.Int(1); p.String("time_us"); p.Int(1 << 60) })
+			})
+		}): "events[0]: it is of the year 38504",
 		with(t, "segments", func(p *pickle.Writer) {
 			p.Dict(func() {
 				for _, key := range []string{"address", "total_size", "stream"} {
