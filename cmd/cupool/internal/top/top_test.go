@@ -3,6 +3,7 @@ package top
 import (
 	"context"
 	"encoding/json"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -167,6 +168,22 @@ func TestEndlessAnswers(t *testing.T) {
 	strange := httptest.NewServer(text(`[{"ID":"a"}]`))
 	defer strange.Close()
 	require.ErrorContains(t, Once(t.Context(), &strings.Builder{}, strange.URL, false), "this is no debug page of cupool")
+}
+
+// A stranger's page, or file, may claim less than nothing, and sums that no int64 holds.
+func TestClaims(t *testing.T) {
+	for _, m := range []Memory{
+		{Live: 5, Cached: -5},
+		{Live: -1, Pending: -1, Cached: -1, Reserved: -1, Blocks: -1},
+		{Live: math.MaxInt64, Pending: math.MaxInt64, Cached: 3},
+		{Live: math.MinInt64, Pending: math.MaxInt64, Reserved: 1},
+	} {
+		v := &view{}
+		for range 2 { // a curve has two states
+			v.add(&State{Memory: m, Places: []Place{{Memory: m}}, Labels: []Holder{{Bytes: m.Live, Blocks: m.Blocks}}})
+			require.NotEmpty(t, v.lines(plainWidth, 0))
+		}
+	}
 }
 
 // rows returns what a screen shows.

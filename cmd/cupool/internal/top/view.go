@@ -137,7 +137,7 @@ func (v *view) memory(width int) []line {
 		return span{fmt.Sprintf("%-*s%10s  ", labelWidth, name, bytesize.Format(n)), plain}
 	}
 	room := max(width-labelWidth-12-24, 0)
-	columns := func(n int64) int { return int(float64(n) / float64(of) * float64(room)) }
+	columns := func(n int64) int { return steps(n, of, room) }
 	stacked := line{figure("reserved", s.Reserved),
 		{strings.Repeat("█", columns(s.Live)), live}, {strings.Repeat("█", columns(s.Pending)), pending},
 		{strings.Repeat("█", columns(s.Cached)), cached}}
@@ -156,9 +156,15 @@ func (v *view) memory(width int) []line {
 	return lines
 }
 
+// steps returns how many of all steps n of so many are. A stranger's page may claim less than
+// nothing, and sums that no int64 holds.
+func steps(n, of int64, all int) int {
+	return int(float64(min(max(n, 0), of)) * float64(all) / float64(of))
+}
+
 // bar draws n of so many, to an eighth of a column.
 func bar(n, of int64, columns int) string {
-	eighths := int(float64(n) / float64(of) * float64(columns*8))
+	eighths := steps(n, of, columns*8)
 	if n > 0 {
 		eighths = max(eighths, 1)
 	}
@@ -178,7 +184,7 @@ func (v *view) curve(columns int) string {
 	}
 	var sb strings.Builder
 	for _, m := range past {
-		sb.WriteRune([]rune("▁▂▃▄▅▆▇█")[m.Live*7/highest])
+		sb.WriteRune([]rune("▁▂▃▄▅▆▇█")[steps(m.Live, highest, 7)])
 	}
 	return sb.String()
 }
