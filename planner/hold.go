@@ -26,17 +26,23 @@ func (k *hold) add(s *cupool.Stream) {
 }
 
 // over reports whether all streams are done. A stream whose event cannot be
-// recorded or queried is not done.
+// recorded or queried is not done. An event of a stream that is captured would be
+// the graph's, and nobody can ask for it: one is recorded after the capture.
 func (k *hold) over() bool {
 	k.streams = slices.DeleteFunc(k.streams, func(s *cupool.Stream) bool {
 		if s.Closed() {
 			return true // Close has waited for its work
 		}
-		e, err := s.Record()
-		if err == nil {
-			k.events = append(k.events, mark{e, s})
+		if s.Captured() {
+			return false
 		}
-		return err == nil
+		e, err := s.Record()
+		if err != nil || s.Captured() {
+			_ = e.Close()
+			return false
+		}
+		k.events = append(k.events, mark{e, s})
+		return true
 	})
 	k.events = slices.DeleteFunc(k.events, func(e mark) bool {
 		done := e.s.Closed()

@@ -17,8 +17,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/cuda"
 	"github.com/cupool/cupool/internal/lock"
 	"github.com/cupool/cupool/internal/simdev"
+	"github.com/cupool/cupool/internal/testkit/gputest"
 	"github.com/cupool/cupool/internal/testkit/pooltest"
 	"github.com/cupool/cupool/planner"
 )
@@ -363,6 +365,35 @@ func TestHoldsWhatStreamsUse(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A block that was used on a stream during a capture keeps its memory until then, and no longer.
+func TestHoldsThroughACapture(t *testing.T) {
+	gputest.Need(t)
+	d, err := cuda.Open(0)
+	require.NoError(t, err)
+	const usual = "a=1K b=1M free:a free:b"
+	x := newPlanned(t, d, planner.Config{Confirm: 1})
+	x.bytes = false
+	x.iterate(func() { x.run(usual) })
+	e, err := cupool.NewEngine(x.c, cupool.WithStream(x.stream(1)))
+	require.NoError(t, err)
+	x.iterate(func() {
+		x.run("a=1K")
+		g, err := e.Capture(func() error {
+			x.run("use:a@1 free:a")
+			return nil
+		})
+		require.NoError(t, err)
+		require.EqualValues(t, 1, x.Stats().HeldBlocks)
+		x.run("b=1M free:b")
+		require.NoError(t, g.Close())
+	})
+	require.NoError(t, x.c.Sync())
+	x.iterate(func() { x.run(usual) })
+	x.iterate(func() { x.run(usual) })
+	require.Zero(t, x.Stats().HeldBlocks)
+	require.EqualValues(t, 1, x.Stats().Deviations, "that of the use alone")
 }
 
 // The memory of a plan that ends waits for the streams that may still use blocks of it:
