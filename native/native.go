@@ -284,7 +284,8 @@ func (n *Allocator) enter(p cupool.Ptr, size int64, s *cupool.Stream) (cupool.Bl
 // Free implements cupool.Allocator. The driver reuses the memory when the work is
 // done that the program submitted before Free to the block's stream and to the
 // streams that were recorded on the block. When a call of the driver fails, the
-// block stays live.
+// block stays live. So it does with ErrNotSupported where several streams use it and
+// one of them is captured: it is freed before the capture or after it.
 func (n *Allocator) Free(h cupool.Block) error {
 	if err := n.made("free"); err != nil {
 		return err
@@ -330,6 +331,12 @@ func (n *Allocator) giveBack(b entry) error {
 	if len(users) == 0 {
 		return n.d.FreeAsync(b.base, s.Handle())
 	}
+	users = append(users, s)
+	for _, u := range users { // one that waits for a captured stream would be of its graph
+		if u.Captured() {
+			return fmt.Errorf("%v uses the block and is captured: %w", u.Handle(), cupool.ErrNotSupported)
+		}
+	}
 	n.unifying.Lock()
 	defer n.unifying.Unlock()
 	if n.unifier == nil {
@@ -339,7 +346,7 @@ func (n *Allocator) giveBack(b entry) error {
 		}
 		n.unifier = u
 	}
-	for _, u := range append(users, s) {
+	for _, u := range users {
 		if err := n.unifier.WaitStream(u); err != nil && !over(u) {
 			return err
 		}

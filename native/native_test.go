@@ -684,6 +684,28 @@ func TestGraph(t *testing.T) {
 	require.Zero(t, c.Stats().All.Allocation.Current)
 }
 
+// TestFreeWhileCaptured: a block that a captured stream uses, too, is not freed, and the
+// capture goes on.
+func TestFreeWhileCaptured(t *testing.T) {
+	n, c := newNative(t, openFirstGPU(t), native.Config{})
+	s, err := n.NewStream()
+	require.NoError(t, err)
+	e, err := cupool.NewEngine(c, cupool.WithStream(s))
+	require.NoError(t, err)
+	of, by := testkit.Must(n.Alloc(1000, s)), testkit.Must(n.Alloc(1000, nil))
+	require.NoError(t, n.RecordStream(of, n.DefaultStream()))
+	require.NoError(t, n.RecordStream(by, s))
+	g, err := e.Capture(func() error {
+		for _, b := range []cupool.Block{of, by} {
+			require.ErrorIs(t, n.Free(b), cupool.ErrNotSupported)
+			require.Equal(t, b, testkit.Must(n.Lookup(b.Ptr())))
+		}
+		return nil
+	})
+	require.NoError(t, err)
+	require.NoError(t, errors.Join(g.Close(), n.Free(of), n.Free(by)))
+}
+
 // TestNoPools: what a driver without pools says.
 func TestNoPools(t *testing.T) {
 	if !fakecuda.Loaded() {
