@@ -96,7 +96,8 @@ func (s *Set) FreePtr(p cupool.Ptr, size int64) error {
 // from the pool, the memory is not reused before that work is done.
 //
 // It fails as RecordStream of a pool does, with cupool.ErrForeignStream for a
-// stream of no device of the Set, or with what the devices say.
+// stream of no device of the Set, with cupool.ErrNotSupported for another device's
+// that is captured, or with what the devices say.
 func (s *Set) RecordStream(b cupool.Block, st *cupool.Stream) error {
 	if err := s.made("record stream"); err != nil {
 		return err
@@ -136,7 +137,7 @@ func (s *Set) record(c *cupool.Pool, b cupool.Block, st *cupool.Stream) error {
 	if err != nil {
 		return err
 	}
-	if err := agent.WaitStream(st); err != nil {
+	if err := order(agent, st); err != nil {
 		if st.Closed() { // which waited for its work
 			return nil
 		}

@@ -15,8 +15,8 @@ import (
 //
 // It fails with a *cupool.BlockError for an address of no live block or a stream
 // of no device of the Set, with cupool.ErrInvalidRange for bytes outside a block,
-// with cupool.ErrClosed for a closed stream, or with what the devices say. When it
-// fails, no copy is under way.
+// with cupool.ErrClosed for a closed stream, with cupool.ErrNotSupported for one that
+// is captured, or with what the devices say. When it fails, no copy is under way.
 func (s *Set) Copy(dst, src cupool.Ptr, n int64, to, from *cupool.Stream) error {
 	if err := s.made("copy"); err != nil {
 		return err
@@ -62,8 +62,11 @@ func (s *Set) side(p cupool.Ptr, n int64, st **cupool.Stream) (Found, error) {
 
 // order makes later work of a stream wait for what another has been given.
 func order(later, earlier *cupool.Stream) error {
-	if later == earlier {
+	switch {
+	case later == earlier:
 		return nil
+	case later.Captured(), earlier.Captured(): // else both are of the graph from then on
+		return fmt.Errorf("cupool: the order of %v and %v: one of them is captured: %w", later.Handle(), earlier.Handle(), cupool.ErrNotSupported)
 	}
 	return later.WaitStream(earlier)
 }

@@ -185,6 +185,31 @@ func TestGPUEight(t *testing.T) {
 	testRandom(t, s, uint64(time.Now().UnixNano()), 8, testkit.Rounds(80))
 }
 
+// TestGPUCapture: nothing of another device becomes part of a capture, where it would stay
+// and take what comes after it along.
+func TestGPUCapture(t *testing.T) {
+	s := gpus(t, devices.Config{}, 2)
+	captured, other := pooltest.NewStream(t, s.Pool(0)), pooltest.NewStream(t, s.Pool(0))
+	e, err := cupool.NewEngine(s.Pool(0), cupool.WithStream(captured))
+	require.NoError(t, err)
+	mine, theirs := pooltest.Alloc(t, s.Pool(0), 1000, nil), pooltest.Alloc(t, s.Pool(1), 1000, nil)
+	g, err := e.Capture(func() error {
+		require.ErrorIs(t, s.RecordStream(theirs, captured), cupool.ErrNotSupported)
+		require.ErrorIs(t, s.FreeOn(theirs, captured), cupool.ErrNotSupported)
+		require.NoError(t, s.RecordStream(theirs, other))
+		require.NoError(t, s.RecordStream(mine, captured), "of its own device")
+		require.ErrorIs(t, s.Copy(theirs.Ptr(), mine.Ptr(), 1000, nil, captured), cupool.ErrNotSupported)
+		require.ErrorIs(t, s.Copy(mine.Ptr(), theirs.Ptr(), 1000, captured, nil), cupool.ErrNotSupported)
+		return nil
+	})
+	require.NoError(t, err)
+	require.NoError(t, g.Close())
+	require.NoError(t, s.FreeOn(theirs, captured))
+	require.NoError(t, s.Free(mine))
+	require.NoError(t, s.Sync())
+	require.Zero(t, s.Stats().Sum.PendingBytes)
+}
+
 // TestGPUFailures makes calls of CUDA fail while a set is opened and while it
 // copies: nothing stays behind.
 func TestGPUFailures(t *testing.T) {
