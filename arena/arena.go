@@ -40,7 +40,8 @@ type Config struct {
 // Streams need no more care than with any Allocator. Reset and Release make the
 // arena's stream wait, on the device, for the other streams that its blocks
 // were allocated for or recorded on. A stream that blocks are then allocated
-// for waits for the arena's. All methods are safe from several goroutines.
+// for waits for the arena's. Where one of the two is captured, the call fails with
+// ErrNotSupported. All methods are safe from several goroutines.
 //
 // For the allocator the arena is one block: Config.Sanitize looks at its end alone, and
 // ZeroOnAlloc and ZeroOnFree do not fill its parts between two users.
@@ -281,12 +282,21 @@ func (r *Arena) orderLocked(s *cupool.Stream) error {
 	if s.Pool() != r.s.Pool() {
 		return r.fail("allocation", 0, -1, cupool.ErrForeignStream, "the stream was made by another allocator")
 	}
-	if err := s.WaitStream(r.s); err != nil {
+	if err := waitFor(s, r.s); err != nil {
 		return err
 	}
 	r.ordered = append(r.ordered, s)
 	r.usedByLocked(s)
 	return nil
+}
+
+// waitFor has a stream wait for another one. Where one is captured, both would be of its graph
+// from then on, or the capture would end.
+func waitFor(s, o *cupool.Stream) error {
+	if s.Captured() || o.Captured() {
+		return fmt.Errorf("cupool: the order of %v and %v: one of them is captured: %w", s.Handle(), o.Handle(), cupool.ErrNotSupported)
+	}
+	return s.WaitStream(o)
 }
 
 func (r *Arena) usedByLocked(s *cupool.Stream) {

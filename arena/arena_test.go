@@ -10,11 +10,13 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/arena"
+	"github.com/cupool/cupool/cuda"
 	"github.com/cupool/cupool/internal/conformance"
 	"github.com/cupool/cupool/internal/hook"
 	"github.com/cupool/cupool/internal/simdev"
 	"github.com/cupool/cupool/internal/sizeclass"
 	"github.com/cupool/cupool/internal/testkit"
+	"github.com/cupool/cupool/internal/testkit/gputest"
 	"github.com/cupool/cupool/internal/testkit/pooltest"
 )
 
@@ -414,6 +416,39 @@ func TestStreams(t *testing.T) {
 	require.NoError(t, two.Sync())
 	require.Zero(t, c.Stats().PendingBytes)
 	require.NoError(t, c.Check())
+}
+
+// No stream becomes part of a capture, and no capture ends, as the arena's is put in order.
+func TestCapture(t *testing.T) {
+	gputest.Need(t)
+	d, err := cuda.Open(0)
+	require.NoError(t, err)
+	c, err := cupool.New(cupool.Config{Driver: d})
+	require.NoError(t, err)
+	a, err := arena.New(c, arena.Config{Size: mib})
+	require.NoError(t, err)
+	s, err := c.NewStream()
+	require.NoError(t, err)
+	e, err := cupool.NewEngine(c, cupool.WithStream(s))
+	require.NoError(t, err)
+	capture := func(f func()) {
+		g, err := e.Capture(func() error { f(); return nil })
+		require.NoError(t, err)
+		require.NoError(t, g.Close())
+	}
+	capture(func() {
+		_, err := a.Alloc(100, s)
+		require.ErrorIs(t, err, cupool.ErrNotSupported)
+	})
+	b, err := a.Alloc(100, s)
+	require.NoError(t, err)
+	capture(func() {
+		_, err := a.Alloc(100, s)
+		require.NoError(t, err, "it is in order already")
+		require.ErrorIs(t, a.Reset(), cupool.ErrNotSupported)
+		require.NoError(t, a.Free(b), "nothing has changed")
+	})
+	require.NoError(t, errors.Join(a.Reset(), a.Close(), c.Close(), d.Close()))
 }
 
 // The memory of a Reset arena is not written before its last reader is done.
