@@ -62,7 +62,7 @@ func (e *Engine) Capture(f func() error) (*Graph, error) {
 		return nil, engineError(op, err)
 	}
 	from := e.source()
-	if _, ok := from.(overDriverPool); ok {
+	if isOverDriverPool(from) {
 		from = e.s.root // or allocating would be captured too
 		e.pooled.Store(true)
 	}
@@ -77,9 +77,20 @@ func (e *Engine) Capture(f func() error) (*Graph, error) {
 	return g, nil
 }
 
-// overDriverPool is an Allocator over a pool of the driver. What it allocates
-// would be captured.
-type overDriverPool interface{ Pool() device.Pool }
+// isOverDriverPool reports whether an Allocator, or the one behind it, is over a pool of the
+// driver. What that allocates would be captured.
+func isOverDriverPool(a Allocator) bool {
+	for {
+		if _, ok := a.(interface{ Pool() device.Pool }); ok {
+			return true
+		}
+		adaptor, ok := a.(interface{ Unwrap() Allocator })
+		if !ok {
+			return false
+		}
+		a = adaptor.Unwrap()
+	}
+}
 
 // call calls f with the graph's memory for the engine's, in a scope of its own
 // whose blocks stay with the graph. Should f panic otherwise than Try expects,

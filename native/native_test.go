@@ -11,6 +11,7 @@ import (
 	"gorgonia.org/tensor"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/adaptor"
 	"github.com/cupool/cupool/cuda"
 	"github.com/cupool/cupool/internal/conformance"
 	"github.com/cupool/cupool/internal/fakecuda"
@@ -661,10 +662,19 @@ func TestNoLocation(t *testing.T) {
 // TestGraph captures with an engine whose memory is the driver's: that
 // of the graph is the Pool's.
 func TestGraph(t *testing.T) {
+	for name, over := range map[string]func(cupool.Allocator) cupool.Allocator{
+		"alone":       func(a cupool.Allocator) cupool.Allocator { return a },
+		"in adaptors": func(a cupool.Allocator) cupool.Allocator { return adaptor.NewStatistics(adaptor.NewTracking(a)) },
+	} {
+		t.Run(name, func(t *testing.T) { testGraph(t, over) })
+	}
+}
+
+func testGraph(t *testing.T, over func(cupool.Allocator) cupool.Allocator) {
 	n, c := newNative(t, openFirstGPU(t), native.Config{})
 	s, err := n.NewStream()
 	require.NoError(t, err)
-	e, err := cupool.NewEngine(n, cupool.WithStream(s))
+	e, err := cupool.NewEngine(over(n), cupool.WithStream(s))
 	require.NoError(t, err)
 	x, err := e.FromHost(tensor.New(tensor.WithBacking([]float32{1, 2, 3})))
 	require.NoError(t, err)
