@@ -104,6 +104,9 @@ func New(cfg Config, drivers ...cupool.Driver) (*Set, error) {
 		if nilptr.Is(d) {
 			return nil, errors.Join(&cupool.ConfigError{Field: fmt.Sprintf("drivers[%d]", i), Reason: "must not be nil"}, s.closePools())
 		}
+		if k := s.deviceOf(d); k >= 0 {
+			return nil, errors.Join(&cupool.ConfigError{Field: fmt.Sprintf("drivers[%d]", i), Value: d.Name(), Reason: fmt.Sprintf("is drivers[%d] again; a device has one pool", k)}, s.closePools())
+		}
 		c, err := newPool(cfg, i, d)
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("cupool: the pool of device %d, %s: %w", i, d.Name(), err), s.closePools())
@@ -126,6 +129,11 @@ func newPool(cfg Config, i int, d cupool.Driver) (*cupool.Pool, error) {
 	}
 	pool.Driver = d
 	return cupool.New(pool)
+}
+
+// deviceOf returns the number of the device that has a Driver, or -1.
+func (s *Set) deviceOf(d cupool.Driver) int {
+	return slices.IndexFunc(s.all(), func(c *cupool.Pool) bool { return c.Driver() == d })
 }
 
 // Len returns the number of devices.

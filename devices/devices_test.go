@@ -99,19 +99,22 @@ func TestOpenAllOfNone(t *testing.T) {
 func TestOpenErrors(t *testing.T) {
 	d, err := cupool.OpenHost(cupool.HostConfig{Capacity: mib})
 	require.NoError(t, err)
+	second, err := cupool.OpenHost(cupool.HostConfig{Capacity: mib})
+	require.NoError(t, err)
 	var wrong *cupool.ConfigError
 	for name, open := range map[string]func() (*devices.Set, error){
 		"no device":   func() (*devices.Set, error) { return devices.Open(devices.Config{}) },
 		"name":        func() (*devices.Set, error) { return devices.Open(devices.Config{}, "host:1MiB", "hose") },
 		"pool":        func() (*devices.Set, error) { return devices.New(devices.Config{Pool: cupool.Config{Limit: -1}}, d) },
 		"driver":      func() (*devices.Set, error) { return devices.New(devices.Config{Pool: cupool.Config{Driver: d}}, d) },
-		"second pool": func() (*devices.Set, error) { return devices.New(devices.Config{Each: breakSecond}, d, d) },
+		"second pool": func() (*devices.Set, error) { return devices.New(devices.Config{Each: breakSecond}, d, second) },
+		"twice":       func() (*devices.Set, error) { return devices.New(devices.Config{}, d, second, d) },
 	} {
 		s, err := open()
 		require.ErrorAs(t, err, &wrong, name)
 		require.Nil(t, s)
 	}
-	require.NoError(t, d.Close())
+	require.NoError(t, errors.Join(d.Close(), second.Close()))
 	_, err = devices.New(devices.Config{Pool: cupool.Config{Fraction: 0.5}}, d)
 	require.ErrorIs(t, err, cupool.ErrClosed)
 }

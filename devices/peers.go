@@ -83,6 +83,9 @@ func (s *Set) Share(d cupool.Driver, cfg cupool.Config) (*cupool.Pool, error) {
 	if s.closed > 0 {
 		return nil, fmt.Errorf("cupool: sharing %s: %w", d.Name(), cupool.ErrClosed)
 	}
+	if k := s.deviceOf(d); k >= 0 {
+		return nil, &cupool.ConfigError{Field: "Driver", Value: d.Name(), Reason: fmt.Sprintf("has pool %d of the set already", k)}
+	}
 	for i, c := range s.all()[:s.n] {
 		if err := enable(c.Driver(), d); err != nil {
 			return nil, fmt.Errorf("cupool: sharing %s with device %d: %w", d.Name(), i, err)

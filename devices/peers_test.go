@@ -93,6 +93,9 @@ func TestShareErrors(t *testing.T) {
 	require.ErrorAs(t, err, &wrong)
 	_, err = s.Share(all[2], cupool.Config{Limit: -1})
 	require.ErrorAs(t, err, &wrong)
+	_, err = s.Share(all[1], cupool.Config{})
+	require.ErrorAs(t, err, &wrong)
+	require.ErrorContains(t, err, "has pool 1 of the set")
 	f.left, f.err = map[string]int{"EnablePeer": 1}, cupool.ErrNotSupported
 	_, err = s.Share(all[2], cupool.Config{})
 	require.ErrorIs(t, err, cupool.ErrNotSupported)
