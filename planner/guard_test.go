@@ -63,6 +63,8 @@ func TestDeviations(t *testing.T) {
 				require.Equal(t, int64(1), st.Deviations)
 				require.Equal(t, tc.request, st.LastDeviation.Request, st.LastDeviation)
 				require.Contains(t, st.LastDeviation.String(), tc.reason)
+				isRequest := tc.reason != "ended before" && name != "used by a stream"
+				require.Equal(t, isRequest, st.LastDeviation.Size > 0)
 			}
 			x.run(tc.after)
 			require.Equal(t, tc.nextHits, hits(usual), "the plan is kept after one exception; %v", x.Stats().LastDeviation)

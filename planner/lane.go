@@ -342,7 +342,7 @@ func (l *lane) recordStream(h cupool.Block, s *cupool.Stream) error {
 	}
 	l.arena.use(id, s)
 	if l.serving {
-		l.deviateLocked(h.Size(), s, fmt.Sprintf("request %d is used on %v", id, s.Handle()))
+		l.deviateLocked(0, s, fmt.Sprintf("request %d is used on %v", id, s.Handle()))
 	}
 	if l.rec != nil {
 		l.rec.slotUsed(id, h)
