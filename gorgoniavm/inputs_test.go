@@ -248,6 +248,30 @@ func TestInputsOfValues(t *testing.T) {
 	})
 }
 
+// An input that has a value of the last run keeps its numbers when the graph runs again.
+func TestRunsAgainWithAValueOfTheLast(t *testing.T) {
+	everywhere(t, func(t *testing.T, d device) {
+		e, _ := d.open(t)
+		g := G.NewGraph()
+		of := func(name string, v float64) *G.Node {
+			return G.NewVector(g, tensor.Float64, G.WithShape(2), G.WithName(name), G.WithValue(tensor.New(tensor.WithBacking([]float64{v, 10 * v}))))
+		}
+		x, w := of("x", 1), of("w", 2)
+		sum := G.Must(G.Add(x, w)) // a recording computes it where it has x
+		vm := d.vm(t, g, e)
+		for want := 3.0; want < 8; want++ {
+			for range 3 {
+				require.NoError(t, vm.RunAll())
+				require.Equal(t, []float64{want, 10 * want}, data(t, e, sum.Value()))
+				require.Equal(t, []float64{want - 1, 10 * (want - 1)}, data(t, e, w.Value()))
+			}
+			require.NoError(t, G.Let(w, sum.Value()))
+		}
+		require.Equal(t, d.records, vm.Replays().Launches > 0)
+		require.NoError(t, vm.Close())
+	})
+}
+
 func TestLetAndSetErrors(t *testing.T) {
 	e, _ := newMeter(t)
 	heap := func(values ...float64) *tensor.Dense { return tensor.New(tensor.WithBacking(values)) }

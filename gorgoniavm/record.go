@@ -236,13 +236,24 @@ func (r *recording) stage(n *gorgonia.Node, to *tensor.Dense) {
 	r.inputs = append(r.inputs, recordedInput{node: n, stage: to.ShallowClone()})
 }
 
-// feed copies the inputs that are not used in place to the graph's memory.
-func (r *recording) feed(e *cupool.Engine) error {
+// feed copies the inputs that are not used in place to the graph's memory. First it
+// gives those that have values of the last launch copies of these, as both it and the
+// launch write there.
+func (r *recording) feed(m *VM) error {
+	for _, in := range r.inputs {
+		v := in.node.Value()
+		if in.stage == nil || !slices.ContainsFunc(r.bound, func(b binding) bool { return b.h.v == v }) {
+			continue
+		}
+		if err := m.rebind(in.node, v.(*tensor.Dense)); err != nil {
+			return &OpError{Node: nameOf(in.node), Op: "input", Err: err}
+		}
+	}
 	for _, in := range r.inputs {
 		if in.stage == nil {
 			continue
 		}
-		if err := e.Copy(in.stage, in.node.Value().(*tensor.Dense)); err != nil {
+		if err := m.e.Copy(in.stage, in.node.Value().(*tensor.Dense)); err != nil {
 			return &OpError{Node: nameOf(in.node), Op: "input", Err: err}
 		}
 	}

@@ -145,7 +145,7 @@ func (in *recordedInput) fits(m *VM, now gorgonia.Value) bool {
 
 // launch runs a recording and the operations that come last.
 func (m *VM) launch(rec *recording) error {
-	if err := rec.feed(m.e); err != nil {
+	if err := rec.feed(m); err != nil {
 		return err
 	}
 	if err := rec.run(m.e); err != nil {
