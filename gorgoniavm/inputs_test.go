@@ -248,6 +248,37 @@ func TestInputsOfValues(t *testing.T) {
 	})
 }
 
+// A program may give the value of one input to another, and a new one to the first. Each
+// stays what it is until the input has another.
+func TestInputsOfInputs(t *testing.T) {
+	everywhere(t, func(t *testing.T, d device) {
+		for _, reversed := range []bool{false, true} {
+			e, _ := d.open(t)
+			g := G.NewGraph()
+			of := func(name string) *G.Node {
+				return G.NewVector(g, tensor.Float64, G.WithShape(2), G.WithName(name), G.WithValue(tensor.New(tensor.WithBacking([]float64{1, 10}))))
+			}
+			last, now := of("a"), of("b")
+			if reversed {
+				last, now = now, last
+			}
+			next := G.Must(G.Add(last, now))
+			vm := d.vm(t, g, e)
+			a, b := 1.0, 1.0
+			for range 8 {
+				require.NoError(t, vm.RunAll())
+				require.Equal(t, []float64{a + b, 10 * (a + b)}, data(t, e, next.Value()))
+				require.NoError(t, vm.Set(last, now))
+				require.NoError(t, vm.Set(now, next))
+				a, b = b, a+b
+			}
+			require.NoError(t, vm.Close())
+			require.Equal(t, []float64{a, 10 * a}, last.Value().Data())
+			require.Equal(t, []float64{b, 10 * b}, now.Value().Data())
+		}
+	})
+}
+
 // An input that has a value of the last run keeps its numbers when the graph runs again.
 func TestRunsAgainWithAValueOfTheLast(t *testing.T) {
 	everywhere(t, func(t *testing.T, d device) {

@@ -80,7 +80,8 @@ func (m *VM) releaseKept() {
 
 // A program may give the value of one node to an input between runs, as in
 // gorgonia.Let(w, updated.Value()). The next run gives back the value of the
-// first node, so the VM holds it for the input, until that has another value.
+// first node, so the VM holds it for the input, until that has another value. The
+// program may have given it to a second input by then.
 
 // lend holds the kept values that the program gave to inputs, and returns them.
 // It gives back those that inputs no longer have.
@@ -94,17 +95,19 @@ func (m *VM) lend() (lent []gorgonia.Value) {
 			}
 			delete(m.weights, n)
 			gone = append(gone, h)
-			m.mem.drop(&h)
 		}
 		if h, ok := m.keptAs(n, v); ok {
 			m.weights[n] = m.mem.again(h)
 			lent = append(lent, v)
+		} else if h, ok := m.lentAs(v, gone); ok {
+			m.weights[n] = m.mem.again(h)
 		}
 	}
 	for _, h := range gone {
 		if !m.hasVariable(h.v) {
 			h.disarm()
 		}
+		m.mem.drop(&h)
 	}
 	return lent
 }
@@ -129,6 +132,21 @@ func (m *VM) keptAs(n *gorgonia.Node, v gorgonia.Value) (held, bool) {
 	for i := range m.kept {
 		if m.kept[i].h.v == v {
 			return m.kept[i].h, true
+		}
+	}
+	return held{}, false
+}
+
+// lentAs returns the value that another input has, or had until now, where it is v.
+func (m *VM) lentAs(v gorgonia.Value, gone []held) (held, bool) {
+	for _, h := range m.weights {
+		if h.v == v {
+			return h, true
+		}
+	}
+	for _, h := range gone {
+		if h.v == v {
+			return h, true
 		}
 	}
 	return held{}, false
