@@ -303,6 +303,27 @@ func TestRunsAgainWithAValueOfTheLast(t *testing.T) {
 	})
 }
 
+// A weight that the VM moved to the device goes back when it has had another value, at
+// Close at the latest.
+func TestCloseWithAWeightOfARun(t *testing.T) {
+	everywhere(t, func(t *testing.T, d device) {
+		e, a := d.open(t)
+		g := G.NewGraph()
+		w := G.NewVector(g, tensor.Float64, G.WithShape(2), G.WithName("w"), G.WithValue(tensor.New(tensor.WithBacking([]float64{1, 10}))))
+		twice := G.Must(G.Mul(w, G.NewConstant(2.0)))
+		_, err := G.Grad(G.Must(G.Sum(G.Must(G.Square(w)))), w)
+		require.NoError(t, err)
+		vm := d.vm(t, g, e, gorgoniavm.BindDualValues(w), gorgoniavm.Keep(twice))
+		for range 3 {
+			require.NoError(t, vm.RunAll())
+		}
+		require.NoError(t, G.Let(w, twice.Value()))
+		require.NoError(t, vm.Close())
+		require.Equal(t, []float64{2, 20}, w.Value().Data())
+		require.Zero(t, a.live)
+	})
+}
+
 func TestLetAndSetErrors(t *testing.T) {
 	e, _ := newMeter(t)
 	heap := func(values ...float64) *tensor.Dense { return tensor.New(tensor.WithBacking(values)) }
