@@ -19,8 +19,16 @@ func (m *VM) statement(in *program.Instr) error {
 	if len(in.In) != 2 {
 		return fmt.Errorf("%d operands: %w", len(in.In), ErrOperand)
 	}
-	to := m.prog.Instrs[in.In[0]].Node
-	m.now.lets = append(m.now.lets, binding{to, in.Shape, m.mem.again(m.now.slots[in.In[1]])})
+	h := m.mem.again(m.now.slots[in.In[1]])
+	if d, ok := h.v.(*tensor.Dense); ok && h.foreign { // an input's memory, which another Set may change first
+		up, err := m.mem.copyOf(d)
+		m.mem.drop(&h)
+		if err != nil {
+			return err
+		}
+		h = m.mem.hold(up, false)
+	}
+	m.now.lets = append(m.now.lets, binding{m.prog.Instrs[in.In[0]].Node, in.Shape, h})
 	return nil
 }
 

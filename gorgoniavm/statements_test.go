@@ -1,6 +1,7 @@
 package gorgoniavm_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -61,6 +62,40 @@ func TestSet(t *testing.T) {
 			assert.Equal(t, float32(i+1), n.Value().Data())
 		}
 		require.NoError(t, vm.Close())
+	})
+}
+
+// Sets assign what the run began with and came to, in whichever order they are made: one may
+// change an input that another reads.
+func TestSetsOfOneRun(t *testing.T) {
+	everywhere(t, func(t *testing.T, d device) {
+		for _, reversed := range []bool{false, true} {
+			e, _ := d.open(t)
+			g := G.NewGraph()
+			var all G.Nodes
+			for i := range 4 {
+				all = append(all, G.NewVector(g, tensor.Float64, G.WithShape(2), G.WithName(name("x", i)), G.WithValue(tensor.New(tensor.WithBacking([]float64{float64(i), 1})))))
+			}
+			require.NoError(t, gorgoniavm.ToPool(e, all...))
+			sum := G.Must(G.Add(all[2], all[3]))
+			sets := [][2]*G.Node{{all[0], all[1]}, {all[1], all[0]}, {all[2], all[3]}, {all[3], sum}}
+			if reversed {
+				slices.Reverse(sets)
+			}
+			for _, s := range sets {
+				G.Set(s[0], s[1])
+			}
+			vm := d.vm(t, g, e)
+			for range 3 {
+				require.NoError(t, vm.RunAll())
+			}
+			require.NoError(t, vm.Close())
+			for i, want := range []float64{1, 0, 8, 13} {
+				v := all[i].Value().(*tensor.Dense)
+				require.Equal(t, want, data(t, e, v).([]float64)[0], "input %d", i)
+				require.NoError(t, e.FreeTensor(v))
+			}
+		}
 	})
 }
 
