@@ -8,6 +8,7 @@ import (
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 
+	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/gorgoniavm/internal/program"
 )
 
@@ -219,8 +220,11 @@ func (l *leaving) leave(h held, now gorgonia.Value, bind func(gorgonia.Value) er
 		return
 	}
 	c, err := l.m.e.ToHost(d)
-	if err == nil {
+	switch {
+	case err == nil:
 		err = bind(c)
+	case errors.Is(err, cupool.ErrUseAfterFree): // it ended with a scope of the program's
+		err = nil
 	}
 	l.errs, l.left = append(l.errs, err), append(l.left, h)
 }

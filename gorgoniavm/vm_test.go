@@ -516,6 +516,22 @@ func TestRunInAScope(t *testing.T) {
 	assert.Equal(t, gradientBytes(m), a.live)
 }
 
+// Values that a scope has freed are gone when the VM gives its values back.
+func TestValuesOfAScope(t *testing.T) {
+	everywhere(t, func(t *testing.T, d device) {
+		e, _ := d.open(t)
+		g := G.NewGraph()
+		x := G.NewMatrix(g, tensor.Float32, G.WithShape(3, 4), G.WithName("x"), G.WithValue(values(1, 3, 4)))
+		G.Must(G.Max(x, 0))
+		G.Must(G.Sparsemax(x))
+		vm := d.vm(t, g, e)
+		for range 3 {
+			require.NoError(t, scoped{vm, t, e}.RunAll())
+		}
+		require.NoError(t, vm.Close())
+	})
+}
+
 // scoped runs a VM in scopes.
 type scoped struct {
 	*gorgoniavm.VM

@@ -4,6 +4,7 @@
 package refs
 
 import (
+	"errors"
 	"maps"
 
 	"github.com/cupool/cupool"
@@ -13,7 +14,7 @@ import (
 // none; it needs its Allocator set. One goroutine at a time may use it.
 type Blocks struct {
 	Allocator cupool.Allocator
-	Err       error // of the first free that failed
+	Err       error // of the first free that failed, but for blocks that were free already
 
 	refs map[cupool.Ptr]*ref // some without holders: most addresses come again
 	gone int                 // how many have none
@@ -103,7 +104,7 @@ func (r *Blocks) Drop(p cupool.Ptr) {
 	if x.borrowed {
 		return
 	}
-	if err := r.Allocator.Free(x.block); r.Err == nil {
+	if err := r.Allocator.Free(x.block); r.Err == nil && !errors.Is(err, cupool.ErrDoubleFree) { // then a scope of the program's has freed it
 		r.Err = err
 	}
 }
