@@ -38,10 +38,21 @@ func foreign(m *VM, in *program.Instr, args []gorgonia.Value) (gorgonia.Value, e
 		return toScalar(d.Get(0))
 	case m.e.Owns(d): // an operand, or the destination
 		d = d.ShallowClone()
-		tensor.WithEngine(m.e)(d)
+		tensor.WithEngine(m.engineOf(d, args))(d)
 		return d, nil
 	}
 	return m.e.FromHost(d)
+}
+
+// engineOf returns the engine of a tensor's memory, which with lifetimes is the owner of
+// that where it is an operand's.
+func (m *VM) engineOf(d *tensor.Dense, args []gorgonia.Value) tensor.Engine {
+	for _, v := range args {
+		if x, ok := v.(*tensor.Dense); ok && d.Uintptr()-x.Uintptr() < x.MemSize() {
+			return x.Engine()
+		}
+	}
+	return m.e
 }
 
 // foreignArg returns an operand as gorgonia sees it.

@@ -481,3 +481,32 @@ func TestVMWithLifetimes(t *testing.T) {
 		require.Equal(t, losses(), losses(cupool.WithLifetimes()))
 	})
 }
+
+// What an operation of a program's own passes on lives as long as its result, where the
+// garbage collector gives memory back that no tensor has.
+func TestPassedOnWithLifetimes(t *testing.T) {
+	everywhere(t, func(t *testing.T, d device) {
+		e, a := d.open(t, cupool.WithLifetimes())
+		g := G.NewGraph()
+		x := G.NewVector(g, tensor.Float64, G.WithShape(2), G.WithName("x"), G.WithValue(tensor.New(tensor.WithBacking([]float64{1, 2}))))
+		pass := &ownOp{name: "pass", arity: 1, do: func(args ...G.Value) (G.Value, error) { return args[0], nil }}
+		collect := &ownOp{name: "collect", arity: 1, do: func(args ...G.Value) (G.Value, error) {
+			for range 3 { // cleanups take a while
+				runtime.GC()
+				if _, err := a.ProcessDeferred(); err != nil {
+					return nil, err
+				}
+				poison(t, e)
+			}
+			return args[0], nil
+		}}
+		y := G.Must(G.ApplyOp(collect, G.Must(G.ApplyOp(pass, G.Must(G.Square(x))))))
+		z := G.Must(G.Square(y))
+		vm := d.vm(t, g, e)
+		for range 3 {
+			require.NoError(t, vm.RunAll())
+			require.Equal(t, []float64{1, 16}, data(t, e, z.Value()))
+		}
+		require.NoError(t, vm.Close())
+	})
+}
