@@ -332,7 +332,7 @@ func (e *Engine) hostReady() error {
 	if !e.accessible {
 		return nil
 	}
-	return engineError("sync", e.s.calls.Submitted("synchronize", e.syncStream()))
+	return engineError("sync", e.s.calls.Do("synchronize", e.syncStream))
 }
 
 func (e *Engine) syncStream() error {

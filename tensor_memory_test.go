@@ -179,3 +179,29 @@ func TestEngineSyncOfClosedPool(t *testing.T) {
 	require.NoError(t, c.Close())
 	require.ErrorIs(t, e.Sync(), cupool.ErrClosed)
 }
+
+// An engine whose stream was closed fails with ErrClosed, and does not ask the device for
+// a stream that it does not have any more.
+func TestEngineOnAClosedStream(t *testing.T) {
+	c := pooltest.Open(t, cupool.Config{})
+	s, err := c.NewStream()
+	require.NoError(t, err)
+	e, err := cupool.NewEngine(c, cupool.WithStream(s))
+	require.NoError(t, err)
+	x, err := e.Empty(tensor.Float64, 2)
+	require.NoError(t, err)
+	require.NoError(t, s.Close())
+	for _, f := range []func() error{
+		e.Sync,
+		func() error { _, err := e.ToHost(x); return err },
+		func() error { _, err := e.FromHost(x); return err },
+		func() error { _, err := e.Accessible(x); return err },
+		func() error { _, err := e.Square(x, tensor.UseUnsafe()); return err },
+		func() error { return e.Memset(x, 1.0) },
+		func() error { return e.Zero(x) },
+	} {
+		require.ErrorIs(t, f(), cupool.ErrClosed)
+	}
+	require.NoError(t, e.FreeTensor(x))
+	require.NoError(t, c.Close())
+}
