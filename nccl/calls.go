@@ -147,7 +147,7 @@ func (c *Comm) both(t *ncclapi.Task, dst, src dist.Memory, dstTimes, srcTimes in
 		return c.refused(t, "%d elements of type %d from %d of type %d, %d ranks: %w", dst.Count, dst.Type, src.Count, src.Type, c.size, cupool.ErrSizeMismatch)
 	}
 	t.Dst, t.Src = uintptr(dst.Ptr), uintptr(src.Ptr)
-	s, err := c.stream(t, s)
+	s, err := c.stream(t, src.Type, s)
 	if err != nil {
 		return err
 	}
@@ -161,7 +161,7 @@ func (c *Comm) both(t *ncclapi.Task, dst, src dist.Memory, dstTimes, srcTimes in
 
 // one queues a task that has one memory, after setPeer has checked the Comm.
 func (c *Comm) one(t *ncclapi.Task, m dist.Memory, s *cupool.Stream) error {
-	s, err := c.stream(t, s)
+	s, err := c.stream(t, m.Type, s)
 	if err != nil {
 		return err
 	}
@@ -170,8 +170,8 @@ func (c *Comm) one(t *ncclapi.Task, m dist.Memory, s *cupool.Stream) error {
 
 // put queues a task, of which only m was not recorded yet.
 func (c *Comm) put(t *ncclapi.Task, m dist.Memory, s *cupool.Stream) error {
-	if m.Type <= 0 || int(m.Type) >= len(types) || m.Count < 0 {
-		return c.refused(t, "%d elements of type %d: %w", m.Count, m.Type, cupool.ErrSizeMismatch)
+	if m.Count < 0 {
+		return c.refused(t, "%d elements: %w", m.Count, cupool.ErrSizeMismatch)
 	}
 	if err := m.Record(s); err != nil {
 		return c.refused(t, "memory at %#x: %w", uintptr(m.Ptr), err)
@@ -186,8 +186,11 @@ func (c *Comm) put(t *ncclapi.Task, m dist.Memory, s *cupool.Stream) error {
 }
 
 // stream returns s, or the default stream. It fails for streams of other devices
-// and closed ones.
-func (c *Comm) stream(t *ncclapi.Task, s *cupool.Stream) (*cupool.Stream, error) {
+// and closed ones, and for elements of a type that is none.
+func (c *Comm) stream(t *ncclapi.Task, of dist.Type, s *cupool.Stream) (*cupool.Stream, error) {
+	if of <= 0 || int(of) >= len(types) {
+		return nil, c.refused(t, "elements of %v: %w", of, cupool.ErrNotSupported)
+	}
 	if s == nil {
 		return c.pool.DefaultStream(), nil
 	}

@@ -19,8 +19,8 @@ func Misuse(t *testing.T, r Member, foreign *cupool.Stream) {
 	p, err := NewPlace(r, make([]int32, 12))
 	require.NoError(t, err)
 	m, n := p.M, r.Size()
-	short, part, floats := m, m, m
-	short.Count, part.Count, floats.Type = 11, 12/n, dist.Float32
+	short, part, floats, untyped := m, m, m, m
+	short.Count, part.Count, floats.Type, untyped.Type = 11, 12/n, dist.Float32, dist.Uint8+1
 	closed, err := r.Pool.NewStream()
 	require.NoError(t, err)
 	require.NoError(t, closed.Close())
@@ -29,7 +29,10 @@ func Misuse(t *testing.T, r Member, foreign *cupool.Stream) {
 			r.AllReduce(m, short, dist.Sum, nil), r.Broadcast(m, short, r.Rank(), nil), r.AllGather(m, short, nil),
 			r.ReduceScatter(short, m, dist.Sum, nil), r.AllReduce(m, floats, dist.Sum, nil),
 		},
-		cupool.ErrNotSupported:  {r.AllReduce(m, m, dist.Avg, nil), r.AllReduce(m, m, dist.Op(9), nil), r.ReduceScatter(part, m, -1, nil)},
+		cupool.ErrNotSupported: {
+			r.AllReduce(m, m, dist.Avg, nil), r.AllReduce(m, m, dist.Op(9), nil), r.ReduceScatter(part, m, -1, nil),
+			r.AllReduce(untyped, untyped, dist.Sum, nil), r.Broadcast(untyped, untyped, 0, nil), r.AllReduce(dist.Memory{}, dist.Memory{}, dist.Sum, nil),
+		},
 		cupool.ErrForeignStream: {r.AllReduce(m, m, dist.Sum, foreign)},
 		cupool.ErrClosed:        {r.AllReduce(m, m, dist.Sum, closed)},
 		dist.ErrRank:            {r.Broadcast(m, m, n, nil), r.Broadcast(m, m, -1, nil), r.Send(m, n, nil), r.Recv(m, -1, nil)},
