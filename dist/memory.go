@@ -124,6 +124,7 @@ func OfTensor(t tensor.Tensor) (Memory, error) {
 	}
 	p, size := cupool.Ptr(t.Uintptr()), int64(t.MemSize()) // DataSize of one element is 0
 	record := func(s *cupool.Stream) error {
+		defer operand.KeepAlive(t) // the Memory keeps it: the collector may give it back
 		b, err := eng.Allocator().Lookup(p)
 		if err != nil {
 			return err

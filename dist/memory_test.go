@@ -2,6 +2,7 @@ package dist_test
 
 import (
 	"math"
+	"runtime"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -174,4 +175,24 @@ func TestMemoryOfCallsIsRecorded(t *testing.T) {
 		require.EqualValues(t, 2<<20, pending, name)
 		require.NoError(t, r.Stream.Sync())
 	}
+}
+
+// A Memory keeps its tensor, where the garbage collector gives memory back that no tensor
+// has, until a call has recorded it.
+func TestMemoryOfTensorWithLifetimes(t *testing.T) {
+	r := group(t, 1, newPool)[0]
+	e, err := cupool.NewEngine(r.Pool, cupool.WithLifetimes())
+	require.NoError(t, err)
+	x, err := e.FromHost(tensor.New(tensor.WithBacking([]float32{1, 2})))
+	require.NoError(t, err)
+	m, err := dist.OfTensor(x)
+	require.NoError(t, err)
+	for range 3 { // x is not used any more; cleanups take a while
+		runtime.GC()
+		_, err := r.Pool.ProcessDeferred()
+		require.NoError(t, err)
+	}
+	require.NoError(t, r.AllReduce(m, m, dist.Sum, r.Stream))
+	require.NoError(t, r.Stream.Sync())
+	require.NoError(t, r.Pool.FreePtr(m.Ptr, m.Bytes()))
 }
