@@ -1041,6 +1041,9 @@ func (p *plan) slopes(r int, t *term, models [][][][]float64) (slopes []float64,
 	at := slices.Index(p.inputs, t)
 	cost := models[r][0][p.cost.id][0]
 	const h = 1e-5
+	if math.Abs(cost) > 1e7 { // whose last bits are more than h makes of small slopes
+		return nil, false
+	}
 	for k := range models[r][0][t.id] {
 		side := func(d float64) float64 {
 			v := p.evaluate(func(i int) []float64 {
