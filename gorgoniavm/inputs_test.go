@@ -510,3 +510,34 @@ func TestPassedOnWithLifetimes(t *testing.T) {
 		require.NoError(t, vm.Close())
 	})
 }
+
+// An input that has a value of the last run has it still when memory ran out in this one.
+func TestOutOfMemoryWithAValueOfTheLast(t *testing.T) {
+	everywhere(t, func(t *testing.T, d device) {
+		e, a := d.open(t)
+		g := G.NewGraph()
+		of := func(name string, v float64) *G.Node {
+			return G.NewVector(g, tensor.Float64, G.WithShape(2), G.WithName(name), G.WithValue(tensor.New(tensor.WithBacking([]float64{v, 10 * v}))))
+		}
+		x, w := of("x", 1), of("w", 1)
+		sum := G.Must(G.Add(x, w))
+		vm := d.vm(t, g, e)
+		a.full = true
+		want := 2.0
+		for failed := true; failed; want++ {
+			for range 2 { // recorded, the second one
+				require.NoError(t, vm.RunAll())
+				require.Equal(t, []float64{want, 10 * want}, data(t, e, sum.Value()))
+			}
+			require.NoError(t, G.Let(w, sum.Value()))
+			a.failIn = int(want) - 1
+			err := vm.RunAll()
+			a.failIn = 0
+			require.Equal(t, []float64{want, 10 * want}, data(t, e, w.Value()))
+			if failed = err != nil; failed {
+				require.ErrorIs(t, err, cupool.ErrOutOfMemory)
+			}
+		}
+		require.NoError(t, vm.Close())
+	})
+}

@@ -164,7 +164,8 @@ func (m *VM) hasVariable(v gorgonia.Value) bool {
 }
 
 // moveFromRecording gives inputs copies of the values that they have from a
-// recording, before its memory is given back.
+// recording, before its memory is given back. They lie in Go's heap, as memory may have
+// run out.
 func (m *VM) moveFromRecording(rec *recording) error {
 	for _, b := range rec.bound {
 		for n := range m.variables() {
@@ -172,7 +173,11 @@ func (m *VM) moveFromRecording(rec *recording) error {
 			if !ok || n.Value() != b.h.v {
 				continue
 			}
-			if err := m.rebind(n, d); err != nil {
+			h, err := m.e.ToHost(d)
+			if err == nil {
+				err = gorgonia.UnsafeLet(n, h)
+			}
+			if err != nil {
 				return err
 			}
 		}

@@ -180,7 +180,7 @@ func (r *recording) restore(m *VM) error {
 }
 
 // dropRecording gives the recording back, and takes its values from their nodes.
-// It fails if an input has one of the values and there is no memory for a copy.
+// It fails if an input has one of the values and the device cannot be read.
 func (m *VM) dropRecording() error {
 	rec := m.replay.rec
 	if rec == nil {

@@ -92,6 +92,7 @@ type meter struct {
 	mu                sync.Mutex
 	live, peak, total int64
 	failIn            int  // allocations until one fails; 0: none does
+	full              bool // all allocations fail, from the one on that failIn says
 	plain             bool // without the filling, which waits for the device
 }
 
@@ -118,7 +119,11 @@ func (m *meter) fails() bool {
 		return false
 	}
 	m.failIn--
-	return m.failIn == 0
+	fails := m.failIn == 0
+	if fails && m.full {
+		m.failIn = 1
+	}
+	return fails
 }
 
 func (m *meter) Free(b cupool.Block) error {

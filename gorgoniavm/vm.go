@@ -208,8 +208,8 @@ func (m *VM) Close() error {
 	}
 	m.closed = true
 	l := leaving{m: m}
-	m.lend() // before the recording's values take the places of others
 	errs := []error{m.takeBackGradients(), m.closeRecording(&l), m.closeNorms()}
+	m.lend()
 	for _, b := range m.kept {
 		l.value(b.node, b.h)
 	}
