@@ -19,9 +19,9 @@ type input struct {
 }
 
 // load returns the value of an input. A tensor in the pool is used where it is,
-// and so is one in Go's heap if the CPU can touch the pool. All others, views
-// with gaps or in Go's heap, and what is in column-major order are copied by every
-// run, as the program may have changed them.
+// and so is one in Go's heap if the CPU can touch the pool. All others, those of other
+// devices, views with gaps or in Go's heap, and what is in column-major order are copied
+// by every run, as the program may have changed them.
 func (m *VM) load(in *program.Instr) (held, error) {
 	n := in.Node
 	v := n.Value()
@@ -75,7 +75,7 @@ func (m *VM) inPlace(n *gorgonia.Node, d *tensor.Dense) bool {
 	if d.IsMaterializable() {
 		return !d.RequiresIterator() && d.DataOrder() == 0 && m.e.Owns(d)
 	}
-	return d.DataOrder().IsRowMajor() && (m.e.AllocAccessible() || m.e.Owns(d))
+	return d.DataOrder().IsRowMajor() && (m.e.AllocAccessible() && d.IsNativelyAccessible() || m.e.Owns(d))
 }
 
 // copied returns a copy of an input in the pool, without the gaps of views.

@@ -541,3 +541,24 @@ func TestOutOfMemoryWithAValueOfTheLast(t *testing.T) {
 		require.NoError(t, vm.Close())
 	})
 }
+
+// Inputs may lie in the memory of another device, wherever the VM computes.
+func TestInputsOfAnotherDevice(t *testing.T) {
+	everywhere(t, func(t *testing.T, d device) {
+		for _, other := range []string{"near", "far"} {
+			e, _ := d.open(t)
+			others, _ := devices[other].open(t)
+			x, err := others.FromHost(tensor.New(tensor.WithBacking([]float32{1, 2, 3, 4})))
+			require.NoError(t, err)
+			c := newChain()
+			require.NoError(t, G.Let(c.x, x))
+			vm := d.vm(t, c.g, e)
+			for range 3 {
+				require.NoError(t, vm.RunAll())
+				require.Equal(t, float32(100), c.sum.Value().Data())
+			}
+			require.NoError(t, vm.Close())
+			require.NoError(t, others.FreeTensor(x))
+		}
+	})
+}
