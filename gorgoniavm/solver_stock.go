@@ -8,6 +8,7 @@ import (
 	"gorgonia.org/tensor"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/nilptr"
 )
 
 // StockSolver runs one of Gorgonia's own solvers, or any other, without leaks.
@@ -35,7 +36,7 @@ func NewStockSolver(e *cupool.Engine, s gorgonia.Solver) (*StockSolver, error) {
 	switch {
 	case e.Allocator() == nil:
 		return nil, &cupool.ConfigError{Field: "Engine", Value: nil, Reason: "a solver's memory needs one"}
-	case s == nil:
+	case nilptr.Is(s):
 		return nil, &cupool.ConfigError{Field: "Solver", Value: nil, Reason: "there has to be one"}
 	}
 	return &StockSolver{e: e, solver: s}, nil

@@ -48,8 +48,10 @@ func TestStockSolverErrors(t *testing.T) {
 		_, err := gorgoniavm.NewStockSolver(none, gorgonia.NewVanillaSolver())
 		require.ErrorIs(t, err, cupool.ErrInvalidConfig)
 	}
-	_, err := gorgoniavm.NewStockSolver(eng, nil)
-	require.ErrorIs(t, err, cupool.ErrInvalidConfig)
+	for _, none := range []gorgonia.Solver{nil, (*gorgonia.AdamSolver)(nil)} {
+		_, err := gorgoniavm.NewStockSolver(eng, none)
+		require.ErrorIs(t, err, cupool.ErrInvalidConfig)
+	}
 	boom := errors.New("boom")
 	s, err := gorgoniavm.NewStockSolver(eng, failing{eng, boom})
 	require.NoError(t, err)
