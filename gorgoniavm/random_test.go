@@ -141,3 +141,25 @@ func TestDropoutThatDropsNothing(t *testing.T) {
 		}
 	})
 }
+
+// The VM of a graph that was made last says for all of them whether dropout drops.
+func TestDropoutOfAnotherMode(t *testing.T) {
+	everywhere(t, func(t *testing.T, d device) {
+		e, _ := d.open(t)
+		g := G.NewGraph()
+		x := G.NewMatrix(g, tensor.Float32, G.WithShape(8, 16), G.WithName("x"), G.WithValue(values(1, 8, 16)))
+		y := G.Must(G.Dropout(x, 0.5))
+		vm := d.vm(t, g, e)
+		for _, mode := range [][]gorgoniavm.Option{nil, {gorgoniavm.EvalMode()}, nil} {
+			other, err := gorgoniavm.New(g, e, mode...)
+			require.NoError(t, err)
+			for range 3 { // recorded, the second one
+				require.NoError(t, vm.RunAll())
+				got := data(t, e, y.Value()).([]float32)
+				require.Equal(t, mode == nil, slices.Contains(got, 0))
+			}
+			require.NoError(t, other.Close())
+		}
+		require.NoError(t, vm.Close())
+	})
+}

@@ -129,7 +129,10 @@ func (r *recording) depend(in *program.Instr) error {
 		r.cuts = append(r.cuts, recordedCut{op, program.CutOf(op)})
 	}
 	if op, ok := keyOf(in).(*gorgonia.BatchNormOp); ok {
-		r.modes = append(r.modes, recordedMode{op, isTraining(op)})
+		r.modes = append(r.modes, recordedMode{func() bool { return isTraining(op) }, isTraining(op)})
+	}
+	if in.Name == dropoutName {
+		r.modes = append(r.modes, recordedMode{func() bool { return drops(in) }, drops(in)})
 	}
 	if in.Kind != program.Variable {
 		return nil
@@ -214,10 +217,11 @@ type recordedCut struct {
 	at program.Cut
 }
 
-// recordedMode is the mode of a batch norm that a graph was made in.
+// recordedMode is the mode of a batch norm or dropout that a graph was made in: whether
+// it trains.
 type recordedMode struct {
-	of       *gorgonia.BatchNormOp
-	training bool
+	now func() bool
+	was bool
 }
 
 type sliceOp interface{ IsSlice() tensor.Slice }

@@ -25,7 +25,7 @@ import (
 //
 // The VM records again when the recording does not fit the run: an input that
 // was read in place is another tensor, or a scalar among the inputs, a slice
-// (gorgonia.UnsafeLet) or a bound gradient has changed. After three recordings
+// (gorgonia.UnsafeLet), a bound gradient or the mode (EvalMode) has changed. After three recordings
 // that failed or were hardly used, it computes operation by operation.
 //
 // It cannot record on a device without graphs, on the default stream, where
@@ -129,7 +129,7 @@ func (r *recording) fits(m *VM) bool {
 			return false
 		}
 	}
-	return !slices.ContainsFunc(r.modes, func(mode recordedMode) bool { return isTraining(mode.of) != mode.training })
+	return !slices.ContainsFunc(r.modes, func(mode recordedMode) bool { return mode.now() != mode.was })
 }
 
 func (in *recordedInput) fits(m *VM, now gorgonia.Value) bool {
