@@ -1,6 +1,7 @@
 package devices
 
 import (
+	"math"
 	"reflect"
 
 	"github.com/cupool/cupool"
@@ -13,7 +14,8 @@ type Stats struct {
 	// Sum has all of them added up. A Peak in it is the sum of the pools' peaks,
 	// which they may have reached at different moments: no sum was ever higher, but
 	// it may have been lower. LargestFree is the largest of one pool, as no block
-	// spans two. Limit is 0 where a pool has none. Labels are in the others alone.
+	// spans two. Limit is 0 where a pool has none, and math.MaxInt64 where the sum is
+	// more. Labels are in the others alone.
 	Sum cupool.Stats
 }
 
@@ -30,9 +32,9 @@ func (s *Set) Stats() Stats {
 			st.Shared = append(st.Shared, one)
 		}
 		limited = limited && one.Limit > 0
-		largest := max(st.Sum.LargestFree, one.LargestFree)
+		largest, limit := max(st.Sum.LargestFree, one.LargestFree), st.Sum.Limit+min(one.Limit, math.MaxInt64-st.Sum.Limit)
 		add(reflect.ValueOf(&st.Sum).Elem(), reflect.ValueOf(one))
-		st.Sum.LargestFree = largest
+		st.Sum.LargestFree, st.Sum.Limit = largest, limit
 	}
 	if !limited {
 		st.Sum.Limit = 0

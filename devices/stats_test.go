@@ -1,6 +1,7 @@
 package devices_test
 
 import (
+	"math"
 	"reflect"
 	"testing"
 
@@ -14,6 +15,8 @@ import (
 func TestStats(t *testing.T) {
 	limited := opened(t, devices.Config{Pool: cupool.Config{Limit: 32 * mib}}, 2, "host:64MiB")
 	require.EqualValues(t, 64*mib, limited.Stats().Sum.Limit)
+	large := opened(t, devices.Config{Pool: cupool.Config{Limit: math.MaxInt64 - 5}}, 3, "host:64MiB")
+	require.EqualValues(t, math.MaxInt64, large.Stats().Sum.Limit)
 
 	s := opened(t, devices.Config{Each: func(i int, pool *cupool.Config) {
 		if i == 1 {
