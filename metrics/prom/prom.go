@@ -11,8 +11,8 @@
 //   - kind: "small" for requests up to Config.SmallLimit, "large" for others.
 //     It is for what PoolStats has, but for peaks, which are of both at once.
 //   - label: a name of Pool.WithLabel. It is for what LabelStats has. Every
-//     name makes eight series that stay as long as the allocator, so a program
-//     gives labels to its parts, and not to its requests.
+//     name makes eight series that stay until Pool.ForgetLabels drops them, so a
+//     program gives labels to its parts, and not to its requests.
 //
 // Each quantity X of PoolStats and LabelStats, such as live_bytes, is four metrics:
 // cupool_X at present, cupool_peak_X, and the counters cupool_added_X_total and
