@@ -418,6 +418,32 @@ func TestStreams(t *testing.T) {
 	require.NoError(t, c.Check())
 }
 
+// A stream that is closed while a Reset puts streams in order has nothing left to do.
+func TestClosedMeanwhile(t *testing.T) {
+	var closes *cupool.Stream
+	c, err := cupool.New(cupool.Config{Driver: &hook.Driver{Driver: simdev.New(simdev.Config{}), Around: func(call *hook.Call, do func() error) error {
+		if s := closes; s != nil && call.Name == "StreamWaitEvent" {
+			closes = nil
+			require.NoError(t, s.Close())
+		}
+		return do()
+	}}})
+	require.NoError(t, err)
+	a, err := arena.New(c, arena.Config{Size: mib})
+	require.NoError(t, err)
+	var last *cupool.Stream
+	for range 2 {
+		last, err = c.NewStream()
+		require.NoError(t, err)
+		_, err = a.Alloc(100, last)
+		require.NoError(t, err)
+	}
+	closes = last
+	require.NoError(t, a.Reset())
+	require.True(t, last.Closed())
+	require.NoError(t, errors.Join(a.Close(), c.Close()))
+}
+
 // No stream becomes part of a capture, and no capture ends, as the arena's is put in order.
 func TestCapture(t *testing.T) {
 	gputest.Need(t)

@@ -85,7 +85,7 @@ func (r *Arena) Reset() error {
 func (r *Arena) goBackLocked(to point, depth int) error {
 	r.users = slices.DeleteFunc(r.users, (*cupool.Stream).Closed) // Close has waited for their work
 	for _, u := range r.users {
-		if err := waitFor(r.s, u); err != nil {
+		if err := waitFor(r.s, u); err != nil && !u.Closed() {
 			return fmt.Errorf("cupool: ordering %v after %v: %w", r.s.Handle(), u.Handle(), err)
 		}
 	}
