@@ -97,3 +97,14 @@ func TestPlansTheLastRecording(t *testing.T) {
 	require.NoError(t, c.Close())
 	require.NoError(t, d.Close())
 }
+
+// A plan of one stream looks for no waits, which takes long where many blocks live at once.
+func TestOneStreamWaitsForNone(t *testing.T) {
+	requests := make([]recorded, 100)
+	places := make([]place, len(requests))
+	for i := range requests {
+		requests[i] = recorded{size: 512, death: int64(len(requests))}
+		places[i] = place{size: 512, off: int64(i) * 512}
+	}
+	require.Zero(t, testing.AllocsPerRun(1, func() { require.Nil(t, waitsOf(requests, places)) }))
+}
