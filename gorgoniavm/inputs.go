@@ -66,10 +66,10 @@ func fits(v gorgonia.Value, dt tensor.Dtype, shape tensor.Shape) error {
 	return fmt.Errorf("its value is a %v of %v, the node a %v of %v: %w", v.Shape(), v.Dtype(), shape, dt, ErrOperand)
 }
 
-// inPlace reports whether an input is used where it lies. A recording uses an
-// input in place only if the last run did so too.
+// inPlace reports whether an input is used where it lies, which one without elements
+// does not. A recording uses an input in place only if the last run did so too.
 func (m *VM) inPlace(n *gorgonia.Node, d *tensor.Dense) bool {
-	if m.recording != nil && !m.known(n, d) {
+	if d.MemSize() == 0 || m.recording != nil && !m.known(n, d) {
 		return false
 	}
 	if d.IsMaterializable() {

@@ -562,3 +562,32 @@ func TestInputsOfAnotherDevice(t *testing.T) {
 		}
 	})
 }
+
+// An input may have no elements, as the last batch of a program has that divides what it has.
+func TestInputsWithoutElements(t *testing.T) {
+	everywhere(t, func(t *testing.T, d device) {
+		for _, pooled := range []bool{false, true} {
+			e, a := d.open(t)
+			none := tensor.New(tensor.Of(tensor.Float64), tensor.WithShape(0, 4))
+			if pooled {
+				var err error
+				none, err = e.Empty(tensor.Float64, 0, 4)
+				require.NoError(t, err)
+			}
+			g := G.NewGraph()
+			x := G.NewMatrix(g, tensor.Float64, G.WithShape(0, 4), G.WithName("x"), G.WithValue(none))
+			square := G.Must(G.Square(x))
+			sum := G.Must(G.Sum(square))
+			_, err := G.Grad(sum, x)
+			require.NoError(t, err)
+			vm := d.vm(t, g, e, gorgoniavm.BindDualValues(x), gorgoniavm.Keep(square))
+			for range 3 {
+				require.NoError(t, vm.RunAll())
+				require.Equal(t, 0.0, sum.Value().Data())
+				require.Equal(t, tensor.Shape{0, 4}, square.Value().Shape())
+			}
+			require.NoError(t, vm.Close())
+			require.Zero(t, a.live)
+		}
+	})
+}
