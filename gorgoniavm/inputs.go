@@ -2,6 +2,7 @@ package gorgoniavm
 
 import (
 	"fmt"
+	"slices"
 
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -116,7 +117,7 @@ func (m *VM) seen(n *gorgonia.Node, d *tensor.Dense) *tensor.Dense {
 // known reports whether d is the tensor that seen saw last.
 func (m *VM) known(n *gorgonia.Node, d *tensor.Dense) bool {
 	in, ok := m.inputs[n]
-	return ok && d.MemSize() > 0 && in.of == d && in.at == cupool.Ptr(d.Uintptr()) && in.seen.Shape().Eq(d.Shape())
+	return ok && d.MemSize() > 0 && in.of == d && in.at == cupool.Ptr(d.Uintptr()) && in.seen.Shape().Eq(d.Shape()) && slices.Equal(in.seen.Mask(), d.Mask())
 }
 
 // constant returns a constant, which is copied to the pool once.

@@ -617,3 +617,37 @@ func TestMaskedInputs(t *testing.T) {
 		}
 	})
 }
+
+// A mask that an input gets between runs is heeded from then on, and no more when it is gone.
+func TestMasksBetweenRuns(t *testing.T) {
+	everywhere(t, func(t *testing.T, d device) {
+		for _, pooled := range []bool{false, true} {
+			e, _ := d.open(t)
+			in := tensor.New(tensor.WithShape(2, 2), tensor.WithBacking([]float64{0, 2, 0, 4}))
+			if pooled {
+				up, err := e.FromHost(in)
+				require.NoError(t, err)
+				in = up
+			}
+			g := G.NewGraph()
+			y := G.Must(G.Sigmoid(G.NewMatrix(g, tensor.Float64, G.WithShape(2, 2), G.WithName("x"), G.WithValue(in))))
+			vm := d.vm(t, g, e)
+			for _, mask := range [][]bool{nil, {true, true, true, true}, {true, false, true, true}, nil} {
+				in.SetMask(mask)
+				for range 2 {
+					require.NoError(t, vm.RunAll())
+					want := 0.5
+					if mask != nil {
+						want = 0 // what is masked stays what it is
+					}
+					require.Equal(t, want, data(t, e, y.Value()).([]float64)[0])
+					require.Equal(t, mask != nil && mask[1], data(t, e, y.Value()).([]float64)[1] == 2)
+				}
+			}
+			require.NoError(t, vm.Close())
+			if pooled {
+				require.NoError(t, e.FreeTensor(in))
+			}
+		}
+	})
+}
