@@ -33,7 +33,8 @@ func (m *VM) statement(in *program.Instr) error {
 }
 
 // read copies a value to the variable of a gorgonia.Read. The copy lies in Go's
-// heap and belongs to the program.
+// heap and belongs to the program. It is another tensor than the last one where the
+// program has given that to an input, which this run may still read.
 func (m *VM) read(in *program.Instr) error {
 	if len(m.now.args) != 1 {
 		return fmt.Errorf("%d operands: %w", len(m.now.args), ErrOperand)
@@ -45,7 +46,7 @@ func (m *VM) read(in *program.Instr) error {
 		*into = v
 		return err
 	}
-	if have, ok := (*into).(*tensor.Dense); ok && have.Dtype() == d.Dtype() && have.Shape().Eq(d.Shape()) && have.IsNativelyAccessible() {
+	if have, ok := (*into).(*tensor.Dense); ok && have.Dtype() == d.Dtype() && have.Shape().Eq(d.Shape()) && have.IsNativelyAccessible() && !m.hasVariable(have) {
 		return m.e.Copy(have, d)
 	}
 	h, err := m.e.ToHost(d)

@@ -41,6 +41,29 @@ func TestRead(t *testing.T) {
 	})
 }
 
+// What was read may be given to an input, as a recurrent network does with its state. The next
+// run does not write to it.
+func TestReadIntoAnInput(t *testing.T) {
+	everywhere(t, func(t *testing.T, d device) {
+		e, _ := d.open(t)
+		g := G.NewGraph()
+		state := G.NewVector(g, tensor.Float64, G.WithShape(2), G.WithName("state"), G.WithValue(tensor.New(tensor.WithBacking([]float64{1, 2}))))
+		next := G.Must(G.Add(state, state))
+		var read G.Value
+		G.Read(next, &read)
+		after := G.Must(G.Sum(G.Must(G.HadamardProd(next, state)))) // reads the state when next is there
+		vm := d.vm(t, g, e)
+		for f := 1.0; f < 100; f *= 2 {
+			require.NoError(t, vm.RunAll())
+			require.Equal(t, []float64{2 * f, 4 * f}, read.Data())
+			require.Equal(t, 10*f*f, after.Value().Data())
+			require.Equal(t, []float64{f, 2 * f}, data(t, e, state.Value()))
+			require.NoError(t, G.Let(state, read))
+		}
+		require.NoError(t, vm.Close())
+	})
+}
+
 // Set says a = b: the next run begins with what this one came to.
 func TestSet(t *testing.T) {
 	everywhere(t, func(t *testing.T, d device) {
