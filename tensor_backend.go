@@ -332,6 +332,9 @@ func (e *Engine) hostReady() error {
 	if !e.accessible {
 		return nil
 	}
+	if c := &e.s.calls; c.Lasts() { // what Do does, without the cost of a function value
+		return engineError("sync", c.Submitted("synchronize", e.syncStream()))
+	}
 	return engineError("sync", e.s.calls.Do("synchronize", e.syncStream))
 }
 
