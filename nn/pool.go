@@ -41,7 +41,7 @@ func MaxPool2d(e *cupool.Engine, x, y tensor.Tensor, w Window) error {
 // one has the gradient. With an activation, x is act(u), and MaxPool2dBack sets dx
 // to the gradient by u, as LinearBack does. dx must not overlap another tensor.
 func MaxPool2dBack(e *cupool.Engine, x, y, dy, dx tensor.Tensor, w Window, act Activation) error {
-	return pool(e, "MaxPool2dBack", poolStep{maxPoolBack, w, 0, act}, x, y, dx, dy)
+	return pool(e, "MaxPool2dBack", poolStep{kind: maxPoolBack, Window: w, act: act}, x, y, dx, dy)
 }
 
 // AvgPool2d sets y to the sum of each window of x over divisor. A divisor of 0 is
@@ -75,13 +75,13 @@ func GorgoniaAvgPool2dBack(e *cupool.Engine, dy, dx tensor.Tensor, w Window) err
 // directions. x has the shape N×C×H×W, and y N×C×(scale·H)×(scale·W). y must not
 // overlap x.
 func Upsample2d(e *cupool.Engine, x, y tensor.Tensor, scale int) error {
-	return pool(e, "Upsample2d", poolStep{kind: avgPoolBack, Window: squares(scale), divisor: 1}, nil, nil, y, x)
+	return pool(e, "Upsample2d", poolStep{kind: avgPoolBack, Window: squares(scale), divisor: 1, whole: true}, nil, nil, y, x)
 }
 
 // Upsample2dBack sets dx to the gradient of Upsample2d by x. dy is the gradient
 // by y. dx must not overlap dy.
 func Upsample2dBack(e *cupool.Engine, dy, dx tensor.Tensor, scale int) error {
-	return pool(e, "Upsample2dBack", poolStep{kind: avgPool, Window: squares(scale), divisor: 1}, dy, dx, nil, nil)
+	return pool(e, "Upsample2dBack", poolStep{kind: avgPool, Window: squares(scale), divisor: 1, whole: true}, dy, dx, nil, nil)
 }
 
 // squares are windows side by side.
@@ -107,6 +107,7 @@ type poolStep struct {
 	Window
 	divisor float64    // of averages
 	act     Activation // of maxPoolBack
+	whole   bool       // windows side by side that leave nothing of the image over
 }
 
 func pool(e *cupool.Engine, op string, s poolStep, x, y, dx, dy tensor.Tensor) error {
@@ -119,6 +120,9 @@ func pool(e *cupool.Engine, op string, s poolStep, x, y, dx, dy tensor.Tensor) e
 		out, in = dx, []tensor.Tensor{x, y, dy}
 	}
 	p, err := s.over(op, image, result)
+	if err == nil && s.whole && (p.H != p.OH*s.Size[0] || p.W != p.OW*s.Size[1]) {
+		err = fail(op, fmt.Errorf("images of shape %v are not %d times as large as those of shape %v: %w", image.Shape(), s.Size[0], result.Shape(), cupool.ErrSizeMismatch))
+	}
 	if err != nil {
 		return err
 	}

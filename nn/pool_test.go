@@ -134,7 +134,7 @@ func TestUpsample(t *testing.T) {
 func TestPoolingErrors(t *testing.T) {
 	both(t, func(t *testing.T, e *bench) {
 		x, y, m := must(e.Empty(tensor.Float32, 1, 1, 4, 4)), must(e.Empty(tensor.Float32, 1, 1, 2, 2)), must(e.Empty(tensor.Float32, 4, 4))
-		d := must(e.Empty(tensor.Float64, 1, 1, 2, 2))
+		d, odd := must(e.Empty(tensor.Float64, 1, 1, 2, 2)), must(e.Empty(tensor.Float32, 1, 1, 5, 4))
 		two := nn.Window{Size: [2]int{2, 2}, Stride: [2]int{2, 2}}
 		one := nn.Window{Size: [2]int{1, 1}}
 		failures{
@@ -150,7 +150,9 @@ func TestPoolingErrors(t *testing.T) {
 			"in place":         {nn.MaxPool2d(e.Engine, x, x, one), cupool.ErrNotSupported},
 			"gradient in y":    {nn.MaxPool2dBack(e.Engine, x, x, y, y, one, nn.NoActivation), cupool.ErrSizeMismatch},
 			"scale 0":          {nn.Upsample2d(e.Engine, y, x, 0), cupool.ErrNotSupported},
+			"a row too many":   {nn.Upsample2d(e.Engine, y, odd, 2), cupool.ErrSizeMismatch},
+			"and back":         {nn.Upsample2dBack(e.Engine, odd, y, 2), cupool.ErrSizeMismatch},
 		}.require(t)
-		e.FreeAll(x, y, m, d)
+		e.FreeAll(x, y, m, d, odd)
 	})
 }
