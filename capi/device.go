@@ -339,7 +339,7 @@ func cupoolGoOpen(t *C.thread, ordinal C.int, c *C.cupool_config) (st C.cupool_s
 	defer caught(t, &st)
 	set := settingsOf{limit: int64(c.limit), fraction: float64(c.fraction), notShareable: c.not_shareable != 0, noEnvironment: c.no_environment != 0}
 	if c.settings != nil {
-		set.text = C.GoString(c.settings)
+		set.text = withoutBlanks(c.settings)
 	}
 	_, err := open(int(ordinal), set, true)
 	return done(t, err)
@@ -391,7 +391,12 @@ func cupoolGoSettings(t *C.thread, ordinal C.int, text *C.char, size C.size_t, l
 
 //export cupoolGoConfigure
 func cupoolGoConfigure(t *C.thread, ordinal C.int, text *C.char) C.cupool_status {
-	return call(t, ordinal, func(g *gpu) error { return g.configure(C.GoString(text)) })
+	return call(t, ordinal, func(g *gpu) error { return g.configure(withoutBlanks(text)) })
+}
+
+// withoutBlanks returns settings without blanks, which mean nothing there.
+func withoutBlanks(settings *C.char) string {
+	return strings.Join(strings.Fields(C.GoString(settings)), "")
 }
 
 // configure changes settings while the pool is open.
@@ -412,7 +417,7 @@ func (g *gpu) configure(text string) error {
 	return g.changeBounds(set, g.changed) // the root has bounded itself alone
 }
 
-var boundKey = regexp.MustCompile(`(?:^|,)\s*(limit|fraction|per_process_memory_fraction)\s*:`)
+var boundKey = regexp.MustCompile(`(?:^|,)(limit|fraction|per_process_memory_fraction):`)
 
 // copyText writes as much of a text as there is room for, and a 0 behind.
 func copyText(to *C.char, size C.size_t, text string) {

@@ -209,9 +209,10 @@ int main(int argc, char **argv) {
   FAILS(CUPOOL_ERROR_NO_DEVICE, cupool_open(7, NULL));
   FAILS(CUPOOL_ERROR_INVALID, cupool_open(-1, NULL));
   FAILS(CUPOOL_ERROR_INVALID, cupool_open(64, NULL));
-  c.settings = "expandable_segments:True,pinned_use_cuda_host_register:True,backend:native,roundup_power2_divisions:[256:1,>:2]";
+  c.settings = "expandable_segments:True,pinned_use_cuda_host_register:True,backend:native,roundup_power2_divisions:[256:1,>:2], idle_ order : device";
+  c.no_environment = 1;
   OK(cupool_open(1, &c));
-  c.settings = NULL;
+  cupool_init(&c, sizeof c);
   OK(cupool_open(0, &c));
   FAILS(CUPOOL_ERROR_EXISTS, cupool_open(0, NULL));
   CHECK(cupool_is_open(0) && cupool_is_open(1) && !cupool_is_open(2));
@@ -219,6 +220,8 @@ int main(int argc, char **argv) {
   size_t length;
   OK(cupool_settings(0, text, sizeof text, &length));
   CHECK(length == strlen(text) && strstr(text, "idle_order:device (default)") != NULL);
+  OK(cupool_settings(1, text, sizeof text, NULL));
+  CHECK(strstr(text, "idle_order:device (program)") != NULL);
   OK(cupool_settings(0, text, 5, &length));
   CHECK(strlen(text) == 4 && length > 100);
   OK(cupool_settings(0, text, SIZE_MAX, NULL));
@@ -432,6 +435,8 @@ int main(int argc, char **argv) {
   CHECK(stats_of(CUPOOL_ALL).limit == (int64_t)(100 * MIB));
   OK(cupool_settings(0, text, sizeof text, &length));
   CHECK(strstr(text, "limit:100M (program)") != NULL);
+  OK(cupool_configure(0, "divisions:1, li mit : 200 M"));
+  CHECK(stats_of(CUPOOL_ALL).limit == (int64_t)(200 * MIB));
   OK(cupool_configure(0, "limit:0"));
   CHECK(stats_of(CUPOOL_ALL).limit == 0);
   OK(cupool_set_fraction(0, 0.5));
