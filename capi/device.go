@@ -10,6 +10,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"regexp"
 	"slices"
@@ -287,13 +288,26 @@ func (g *gpu) onStream(handle cupool.StreamHandle, f func(s *cupool.Stream) erro
 	return err
 }
 
-// allocating is onStream for what may take memory of the device, which is told of as the stream's.
-func (g *gpu) allocating(t *C.thread, stream C.uintptr_t, f func(s *cupool.Stream) error) error {
+// allocating is onStream for what may take so many bytes of the device, which are told of as the stream's.
+func (g *gpu) allocating(t *C.thread, size C.size_t, stream C.uintptr_t, f func(s *cupool.Stream) error) error {
+	if err := possible(size); err != nil {
+		return err
+	}
 	g.freeLate()
 	before := t.stream
 	t.stream = stream
 	defer func() { t.stream = before }()
 	return g.onStream(cupool.StreamHandle(stream), f)
+}
+
+// possible fails for sizes that Go has no numbers for.
+func possible(sizes ...C.size_t) error {
+	for _, n := range sizes {
+		if n > math.MaxInt64 {
+			return faultf(C.CUPOOL_ERROR_INVALID, "%d bytes are more than any device has", uint64(n))
+		}
+	}
+	return nil
 }
 
 var errPerThread = faultf(C.CUPOOL_ERROR_FOREIGN_STREAM, "CU_STREAM_PER_THREAD is another stream for each thread: give the pool a stream that was made")

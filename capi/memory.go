@@ -31,7 +31,7 @@ func cupoolGoAlloc(t *C.thread, hints C.unsigned, ordinal C.int, id C.cupool_poo
 		}
 	}
 	var b cupool.Block
-	err = g.allocating(t, stream, func(s *cupool.Stream) (err error) {
+	err = g.allocating(t, size, stream, func(s *cupool.Stream) (err error) {
 		if t.labels > 0 {
 			b, err = g.withLabel(from, C.GoString(t.label[t.labels-1])).Alloc(int64(size), s)
 		} else {
@@ -200,7 +200,7 @@ func (g *gpu) collect() (total int, err error) {
 //export cupoolGoReserve
 func cupoolGoReserve(t *C.thread, ordinal C.int, size C.size_t, stream C.uintptr_t) C.cupool_status {
 	return call(t, ordinal, func(g *gpu) error {
-		return g.allocating(t, stream, func(s *cupool.Stream) error { return g.root.Reserve(int64(size), s) })
+		return g.allocating(t, size, stream, func(s *cupool.Stream) error { return g.root.Reserve(int64(size), s) })
 	})
 }
 

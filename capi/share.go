@@ -4,6 +4,7 @@ package main
 import "C"
 
 import (
+	"cmp"
 	"os"
 	"runtime"
 	"syscall"
@@ -29,7 +30,7 @@ func cupoolGoExport(t *C.thread, p C.uintptr_t, size C.size_t, skip *C.size_t, p
 			return &cupool.BlockError{Op: "export", Ptr: ptr(p), Size: int64(size), Err: cupool.ErrForeignPointer, Detail: "no pool has the address"}
 		}
 		s, err := g.driver.sharing()
-		if err != nil {
+		if err = cmp.Or(err, possible(size)); err != nil {
 			return err
 		}
 		defer relaxed()()
@@ -39,8 +40,11 @@ func cupoolGoExport(t *C.thread, p C.uintptr_t, size C.size_t, skip *C.size_t, p
 		}
 		defer r.Close()
 		room := *count
+		if pieces == nil {
+			room = 0
+		}
 		*count, *skip = C.size_t(len(r.Pieces)), C.size_t(r.Skip)
-		if room < *count || pieces == nil {
+		if room < *count {
 			return faultf(C.CUPOOL_ERROR_INVALID, "the range is of %d pieces, and there is room for %d", len(r.Pieces), uint64(room))
 		}
 		list := make([]C.cupool_piece, len(r.Pieces))
@@ -82,7 +86,7 @@ const mostPieces = 1 << 30
 func cupoolGoImport(t *C.thread, ordinal C.int, skip, size C.size_t, pieces *C.cupool_piece, count C.size_t, p *C.uintptr_t) C.cupool_status {
 	return call(t, ordinal, func(g *gpu) error {
 		s, err := g.driver.sharing()
-		if err != nil {
+		if err = cmp.Or(err, possible(skip, size)); err != nil {
 			return err
 		}
 		if count > mostPieces {
@@ -91,6 +95,9 @@ func cupoolGoImport(t *C.thread, ordinal C.int, skip, size C.size_t, pieces *C.c
 		r := device.SharedRange{Skip: int64(skip), Size: int64(size)}
 		defer r.Close()
 		for _, piece := range unsafe.Slice(pieces, int(count)) {
+			if err := possible(piece.size); err != nil {
+				return err
+			}
 			x := device.SharedPiece{Size: int64(piece.size)}
 			name := *(*[64]byte)(unsafe.Pointer(&piece.name))
 			switch {

@@ -235,7 +235,13 @@ int main(int argc, char **argv) {
   OK(cupool_alloc(0, 1000, stream, &p));
   CHECK(p != NULL && (uintptr_t)p % 512 == 0);
   FAILS(CUPOOL_ERROR_INVALID, cupool_alloc(0, 1000, stream, NULL));
-  FAILS(CUPOOL_ERROR_INVALID, cupool_alloc(0, (size_t)1 << 63, NULL, &q));
+  const size_t huge[] = {(size_t)1 << 63, SIZE_MAX};
+  for (int i = 0; i < 2; i++) {
+    FAILS(CUPOOL_ERROR_INVALID, cupool_alloc(0, huge[i], NULL, &q));
+    CHECK(strchr(cupool_last_error(), '-') == NULL);
+    FAILS(CUPOOL_ERROR_INVALID, cupool_reserve(0, huge[i], NULL));
+    CHECK(strchr(cupool_last_error(), '-') == NULL);
+  }
   CHECK(q == NULL);
   FAILS(CUPOOL_ERROR_FOREIGN_STREAM, cupool_alloc(0, 1000, (void *)2, &q));
   FAILS(CUPOOL_ERROR_INTERIOR_POINTER, cupool_free((char *)p + 512));

@@ -546,6 +546,10 @@ static void sharing(void) {
   size_t skip, count = 0;
   FAILS(CUPOOL_ERROR_INVALID, cupool_export(p, 5 * MIB, &skip, NULL, &count));
   CHECK(count >= 1 && count < 100);
+  FAILS(CUPOOL_ERROR_INVALID, cupool_export(p, 5 * MIB, &skip, NULL, &count));
+  CHECK(strstr(cupool_last_error(), "room for 0") != NULL);
+  FAILS(CUPOOL_ERROR_INVALID, cupool_export(p, SIZE_MAX, &skip, NULL, &count));
+  CHECK(strchr(cupool_last_error(), '-') == NULL);
   cupool_piece pieces[100];
   count = SIZE_MAX; /* no bound, as far as the caller knows */
   OK(cupool_export(p, 5 * MIB, &skip, pieces, &count));
@@ -565,8 +569,13 @@ static void sharing(void) {
     FAILS(CUPOOL_ERROR_INVALID, cupool_import(0, skip, impossible[i], pieces, count, &at));
   }
   FAILS(CUPOOL_ERROR_INVALID, cupool_import(0, SIZE_MAX, 5 * MIB, pieces, count, &at));
+  CHECK(strchr(cupool_last_error(), '-') == NULL);
   cupool_piece wrong[100];
   memcpy(wrong, pieces, sizeof wrong);
+  wrong[count - 1].size = SIZE_MAX;
+  FAILS(CUPOOL_ERROR_INVALID, cupool_import(0, skip, 5 * MIB, wrong, count, &at));
+  CHECK(strchr(cupool_last_error(), '-') == NULL);
+  wrong[count - 1].size = pieces[count - 1].size;
   wrong[count - 1].fd = -3;
   FAILS(CUPOOL_ERROR_INVALID, cupool_import(0, skip, 5 * MIB, wrong, count, &at));
   wrong[count - 1].fd = 255; /* which is not open */
