@@ -36,20 +36,29 @@ func main() {
 	o.observe.Register(flag.CommandLine)
 	flag.Parse()
 	o.args = flag.Args()
-	if err := run(os.Stdout, os.Stderr, o); err != nil {
+	status, err := 2, o.check()
+	if err == nil {
+		status, err = 1, run(os.Stdout, os.Stderr, o)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "buffers:", err)
-		os.Exit(1)
+		os.Exit(status)
 	}
 }
 
-// run opens a device and a pool, and gives both back.
-func run(stdout, stderr io.Writer, o options) (err error) {
+// check fails for a command line that is wrong.
+func (o *options) check() error {
 	if len(o.args) > 0 {
 		return fmt.Errorf("unexpected argument %q", o.args[0])
 	}
 	if o.rounds < 1 {
 		return fmt.Errorf("-rounds must be at least 1, not %d", o.rounds)
 	}
+	return nil
+}
+
+// run opens a device and a pool, and gives both back.
+func run(stdout, stderr io.Writer, o options) (err error) {
 	dev, err := cupool.Open(o.device)
 	if err != nil {
 		return err

@@ -66,6 +66,7 @@ func TestFullDisk(t *testing.T) {
 
 func TestBadFlags(t *testing.T) {
 	require.ErrorIs(t, run(io.Discard, io.Discard, options{device: "toaster", rounds: fewRounds}), cupool.ErrInvalidConfig)
-	require.ErrorContains(t, run(io.Discard, io.Discard, options{device: "host", rounds: -1}), "-rounds must be at least 1, not -1")
-	require.ErrorContains(t, run(io.Discard, io.Discard, options{device: "host", rounds: 1, args: []string{"cuda"}}), `unexpected argument "cuda"`)
+	require.NoError(t, (&options{rounds: 1}).check())
+	require.ErrorContains(t, (&options{rounds: -1}).check(), "-rounds must be at least 1, not -1")
+	require.ErrorContains(t, (&options{rounds: 1, args: []string{"cuda"}}).check(), `unexpected argument "cuda"`)
 }
