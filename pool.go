@@ -61,7 +61,7 @@ func (p *pool) closedError() error {
 }
 
 func (p *pool) asleepError(op string) error {
-	return fmt.Errorf("cupool: %s on %s: the allocator is %w; call Wake first", op, p.driver.Name(), ErrAsleep)
+	return fmt.Errorf("cupool: %s on %s: the allocator is %w; wake it first", op, p.driver.Name(), ErrAsleep)
 }
 
 // blockError describes a call on a handle that failed for a reason.

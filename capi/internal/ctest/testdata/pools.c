@@ -535,6 +535,7 @@ static void sleeping(void) {
   OK(cupool_free(w));
   OK(cupool_sleep(0, CUPOOL_ALL, CUPOOL_DROP));
   FAILS(CUPOOL_ERROR_ASLEEP, cupool_alloc(0, 100, NULL, &p));
+  CHECK(strstr(cupool_last_error(), "Wake") == NULL); /* which is Go's */
   OK(cupool_wake(0, CUPOOL_ALL));
   OK(cupool_pool_release(0, weights));
   OK(cupool_pool_release(0, caches));
