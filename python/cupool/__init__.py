@@ -89,7 +89,7 @@ def write(path, format="torch", device=-1):
     "go tool pprof" ("pprof"), or for cupool's tools ("json")."""
     if format not in _FORMATS:
         raise ValueError(f"format {format!r} is none of {', '.join(_FORMATS)}")
-    _library.call("write", device, _FORMATS[format], _os.fsencode(path))
+    _library.call("write", device, _FORMATS[format], _library.text(_os.fsencode(path)))
 
 
 def history(enabled=True, events=0, sample_bytes=0, device=0):
@@ -103,7 +103,7 @@ def history(enabled=True, events=0, sample_bytes=0, device=0):
 def serve(address="localhost:0"):
     """Serves the live page of all pools and returns its URL. Whoever reaches it sees names: a private address only."""
     url = _ctypes.create_string_buffer(512)
-    _library.call("serve", address.encode(), url, len(url))
+    _library.call("serve", _library.text(address.encode()), url, len(url))
     return url.value.decode()
 
 
@@ -119,7 +119,7 @@ class label:
         self.name = name
 
     def __enter__(self):
-        _library.call("label_push", self.name.encode())
+        _library.call("label_push", _library.text(self.name.encode()))
         return self
 
     def __exit__(self, *exc):

@@ -140,6 +140,13 @@ def call(name, *arguments):
         raise (OutOfMemoryError if code == OUT_OF_MEMORY else CupoolError)(code, text)
 
 
+def text(data):
+    """Bytes for C, which would cut them at a 0."""
+    if b"\0" in data:
+        raise ValueError("embedded null byte")
+    return data
+
+
 def alloc(device, size, stream):
     p = ctypes.c_void_p()
     call("alloc", device, size, stream, ctypes.byref(p))

@@ -194,6 +194,16 @@ class Package(unittest.TestCase):
             with self.assertRaisesRegex(cupool.CupoolError, "^/x"):
                 cupool.write(path)
 
+    def test_texts_that_c_would_cut(self):
+        import cupool
+
+        self.load().install()
+        self.said()
+        for call in cupool.write, cupool.serve, lambda name: cupool.label(name).__enter__(), lambda name: cupool.torch.tag(name).__enter__():
+            with self.assertRaisesRegex(ValueError, "embedded null byte"):
+                call("a\0b")
+        self.assertEqual(self.said(), [])
+
     def test_out_of_memory(self):
         import cupool
         from cupool import _library

@@ -279,7 +279,7 @@ def tag(name, device=None):
 
 def _pool(device, name):
     pool = _library.PoolId()
-    _library.call("pool_named", device, name.encode(), None, ctypes.byref(pool))
+    _library.call("pool_named", device, _library.text(name.encode()), None, ctypes.byref(pool))
     return pool
 
 
