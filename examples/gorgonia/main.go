@@ -21,6 +21,8 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/cupool/cupool"
@@ -207,7 +209,7 @@ func (r report) Print(w io.Writer) {
 	if r.GraphError != "" {
 		fmt.Fprintf(w, "no CUDA graph   %s\n", r.GraphError)
 	}
-	for op, n := range r.ForeignOps {
-		fmt.Fprintf(w, "by Gorgonia     %s, %d times, on the CPU\n", op, n)
+	for _, op := range slices.Sorted(maps.Keys(r.ForeignOps)) {
+		fmt.Fprintf(w, "by Gorgonia     %s, %d times, on the CPU\n", op, r.ForeignOps[op])
 	}
 }

@@ -167,3 +167,16 @@ func TestInterrupt(t *testing.T) {
 	require.Equal(t, training.ExitInterrupted, status)
 	require.Equal(t, "gorgonia: interrupted in epoch 1 after 0 of 4 steps: context canceled\n", stderr)
 }
+
+// TestReportIsTheSame: operations are printed in the same order each time.
+func TestReportIsTheSame(t *testing.T) {
+	r := report{ForeignOps: map[string]int64{}}
+	want := ""
+	for op := 'a'; op <= 'z'; op++ {
+		r.ForeignOps[string(op)] = 2
+		want += "by Gorgonia     " + string(op) + ", 2 times, on the CPU\n"
+	}
+	var out bytes.Buffer
+	r.Print(&out)
+	require.True(t, strings.HasSuffix(out.String(), want), out.String())
+}
