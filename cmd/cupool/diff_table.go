@@ -8,6 +8,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/cupool/cupool/cmd/internal/printable"
 	"github.com/cupool/cupool/internal/bytesize"
 	"github.com/cupool/cupool/snapshot"
 )
@@ -64,7 +65,7 @@ func printChanges(out io.Writer, title string, list []change, top int, name func
 	w := newTable(out)
 	fmt.Fprintf(w, "\nby %s\tbytes\tchange\tblocks\tchange\t\n", title)
 	for _, c := range largest(list, top, (*change).bytes) {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%.0f\t%+.0f\t\n", name(&c), bytesize.Format(whole(c.After.Bytes)), grown(whole(c.bytes())), c.After.Blocks, c.blocks())
+		fmt.Fprintf(w, "%s\t%s\t%s\t%.0f\t%+.0f\t\n", printable.Line(name(&c)), bytesize.Format(whole(c.After.Bytes)), grown(whole(c.bytes())), c.After.Blocks, c.blocks())
 	}
 	return errors.Join(w.Flush(), leftOut(out, len(list)-top))
 }
@@ -87,7 +88,7 @@ func printSegments(out io.Writer, list []segmentChange, top int) error {
 		if s.Pool != "" {
 			name += " of pool " + s.Pool
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t\n", name, bytesize.Format(s.After), grown(s.After-s.Before), what)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t\n", printable.Line(name), bytesize.Format(s.After), grown(s.After-s.Before), what)
 	}
 	return errors.Join(w.Flush(), leftOut(out, len(list)-top))
 }

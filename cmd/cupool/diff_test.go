@@ -177,3 +177,28 @@ func TestPlace(t *testing.T) {
 		require.Equal(t, want, place(stack))
 	}
 }
+
+// TestNamesOfOneLine: no label and no name of a pool makes a row of its own, or a column.
+func TestNamesOfOneLine(t *testing.T) {
+	c, err := cupool.New(cupool.Config{Driver: simdev.New(simdev.Config{}), Backing: cupool.BackingSegments})
+	require.NoError(t, err)
+	dir := t.TempDir()
+	write := func(name string) string {
+		text, err := json.Marshal(c.Snapshot())
+		require.NoError(t, err)
+		name = filepath.Join(dir, name)
+		require.NoError(t, os.WriteFile(name, text, 0o644))
+		return name
+	}
+	before := write("before.json")
+	p, err := c.NewPool(cupool.PoolConfig{Name: "tenant\nforged\t1"})
+	require.NoError(t, err)
+	_, err = p.WithLabel("weights\nforged\t1").Alloc(3<<20, nil)
+	require.NoError(t, err)
+	for _, args := range [][]string{{"diff", before, write("after.json")}, {"top", write("after.json")}} {
+		status, out, errs := tool(t, args...)
+		require.Zero(t, status, errs)
+		require.Contains(t, out, "weights�forged�1")
+		require.Contains(t, out, "tenant�forged�1")
+	}
+}

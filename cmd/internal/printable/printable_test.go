@@ -21,6 +21,10 @@ func TestWriter(t *testing.T) {
 	require.ErrorIs(t, err, broken)
 }
 
+func TestLine(t *testing.T) {
+	require.Equal(t, "größe�1�2�[2J�", Line("größe\t1\n2\x1b[2J\xff"))
+}
+
 type failing struct{ error }
 
 func (f failing) Write([]byte) (int, error) { return 0, f.error }

@@ -33,7 +33,7 @@ type Bar struct {
 // printable.Writer of a terminal for that.
 func New(w io.Writer, name, unit string, total int) *Bar {
 	if p, ok := w.(interface{ Unwrap() io.Writer }); ok && isTerminal(p.Unwrap()) {
-		w, name = p.Unwrap(), printable.Text(name)
+		w, name = p.Unwrap(), printable.Line(name)
 	}
 	return &Bar{name: name, unit: unit, total: total, w: w, terminal: isTerminal(w), now: time.Now, last: time.Now()}
 }

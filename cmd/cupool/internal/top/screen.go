@@ -98,7 +98,7 @@ func draw(screen tcell.Screen, v *view) {
 	for y, l := range v.lines(width, height) {
 		x := 0
 		for _, s := range l {
-			for text := printable.Text(s.text); text != "" && x < width; {
+			for text := printable.Line(s.text); text != "" && x < width; {
 				rest, w := screen.Put(x, y, text, looks[s.style])
 				text, x = rest, x+max(w, 1)
 			}

@@ -37,7 +37,7 @@ type line []span
 func (l line) text() string {
 	var sb strings.Builder
 	for _, s := range l {
-		sb.WriteString(printable.Text(s.text))
+		sb.WriteString(printable.Line(s.text))
 	}
 	return strings.TrimRight(sb.String(), " ")
 }
