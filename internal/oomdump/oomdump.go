@@ -24,15 +24,15 @@ const (
 
 // Write makes three files in a folder, which it makes where it is not there: a text; the
 // snapshot, for PyTorch's viewer and cupool view; and its profile, for go tool pprof. It returns
-// what their names begin with. Each is there whole or not at all, and one that cannot be
+// what their names begin with, also with an error. Each is there whole or not at all, and one that cannot be
 // written, or would have more than 64 MiB, is an error that leaves the others. Of dumps
 // that the folder has, the latest stay, so that there are MaxDumps with the new one.
 func Write(dir string, now time.Time, text string, of snapshot.Snapshot) (stem string, err error) {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return "", err
-	}
 	begin := fmt.Sprintf("cupool-oom-%s-%d", now.UTC().Format("20060102T150405.000000000Z"), os.Getpid())
 	stem = filepath.Join(dir, begin)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return stem, err
+	}
 	of = latest(of)
 	return stem, errors.Join(
 		clean(dir),

@@ -98,7 +98,8 @@ func TestSize(t *testing.T) {
 func TestNoFolder(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
-	_, err := Write(file, start, "x", snapshot.Snapshot{})
+	stem, err := Write(file, start, "x", snapshot.Snapshot{})
+	require.Equal(t, file, filepath.Dir(stem), "the files that are missing have names")
 	require.ErrorContains(t, err, file)
 }
 
