@@ -461,7 +461,8 @@ typedef struct cupool_label_stats {
 CUPOOL_API cupool_status cupool_labels(int device, void (*each)(void *user, const cupool_label_stats *label),
                                        void *user) CUPOOL_NOEXCEPT;
 
-/* Drops the statistics of the labels under which no block of the device stands. One that is used again begins anew. */
+/* Has each of the device's pools drop the statistics of the labels under which no block of it stands. One that is used
+ * again begins anew. */
 CUPOOL_API cupool_status cupool_forget_labels(int device) CUPOOL_NOEXCEPT;
 
 /* Begins to record what the device's pools do, anew where they do so already. events is how many are kept, 0 for
