@@ -206,7 +206,7 @@ func move[T layers.Float](s *Solver, p *param) {
 	case rmsProp:
 		layers.RMSProp(w, g, state[0], layers.RMSPropOptions{LR: r.rate, Rho: r.momentum, Epsilon: r.epsilon, Decay: r.decay, Clip: r.clip})
 	case adam:
-		layers.Adam(w, g, state[0], state[1], s.step, layers.AdamOptions{LR: r.rate, Beta1: r.beta1, Beta2: r.beta2, Epsilon: r.epsilon, Decay: r.decay})
+		layers.Adam(w, g, state[0], state[1], float64(s.step), layers.AdamOptions{LR: r.rate, Beta1: r.beta1, Beta2: r.beta2, Epsilon: r.epsilon, Decay: r.decay})
 	}
 	if !s.keep {
 		clear(g)

@@ -98,7 +98,7 @@ func (o Adam) Step(e *cupool.Engine, step int, params ...Param) error {
 func adamOnHost[T layers.Float](o Adam, step int) hostStep {
 	return func(in, out []*tensor.Dense) {
 		a := layers.AdamOptions{LR: scalar(in[1], o.LearningRate), Beta1: o.Beta1, Beta2: o.Beta2, Epsilon: o.Epsilon, Decay: o.WeightDecay}
-		n := int(scalar(in[2], float64(step)))
+		n := scalar(in[2], float64(step))
 		layers.Adam(operand.Slice[T](out[0]), operand.Slice[T](in[0]), operand.Slice[T](out[1]), operand.Slice[T](out[2]), n, a)
 	}
 }

@@ -32,7 +32,7 @@ func TestOptimizers(t *testing.T) {
 				func(w, g, m, v []float64) { layers.SGD(w, g, m, 0.1, 0.9, 0.01) })
 			e.checkStep("plain SGD", params, func() error { return nn.SGD{LearningRate: 0.1}.Step(e.Engine, plain...) },
 				func(w, g, m, v []float64) { layers.SGD(w, g, nil, 0.1, 0, 0) })
-			rate, step := e.From(single(dt, 0.25)), e.From(single(dt, 7))
+			rate, step := e.From(single(dt, 0.25)), e.From(single(dt, 7.5))
 			e.checkStep("SGD by a rate of the device", params, func() error {
 				return nn.SGD{LearningRate: 1000, Rate: rate, Momentum: 0.9}.Step(e.Engine, params...)
 			}, func(w, g, m, v []float64) { layers.SGD(w, g, m, 0.25, 0.9, 0) })
@@ -51,7 +51,7 @@ func TestOptimizers(t *testing.T) {
 			o.LR = 0.25
 			e.checkStep("Adam by a rate and step of the device", params, func() error {
 				return nn.Adam{Rate: rate, StepNumber: step, Beta1: 0.9, Beta2: 0.999, Epsilon: 1e-8, WeightDecay: 0.01}.Step(e.Engine, 0, params...)
-			}, func(w, g, m, v []float64) { layers.Adam(w, g, m, v, 7, o) })
+			}, func(w, g, m, v []float64) { layers.Adam(w, g, m, v, 7.5, o) })
 			e.FreeAll(append(all, rate, step)...)
 		}
 	})
@@ -105,7 +105,7 @@ func TestGraphGoesOn(t *testing.T) {
 			require.NoError(t, e.Copy(rate, single(dt, lr)))
 			require.NoError(t, g.Launch())
 			layers.SGD(wantSGD, e.As64(sgd.Grad), m, lr, 0.9, 0)
-			layers.Adam(wantAdam, e.As64(adam.Grad), am, av, i, layers.AdamOptions{LR: lr, Beta1: 0.9, Beta2: 0.999, Epsilon: 1e-8})
+			layers.Adam(wantAdam, e.As64(adam.Grad), am, av, float64(i), layers.AdamOptions{LR: lr, Beta1: 0.9, Beta2: 0.999, Epsilon: 1e-8})
 			e.RequireClose(wantSGD, e.As64(sgd.Value), 10*bounds[dt], "SGD")
 			e.RequireClose(wantAdam, e.As64(adam.Value), 10*bounds[dt], "Adam")
 		}

@@ -169,7 +169,7 @@ type AdamOptions struct{ LR, Beta1, Beta2, Epsilon, Decay float64 }
 // Adam moves w against its gradient g, after Kingma and Ba (2015, algorithm
 // 1), with decoupled weight decay (Loshchilov and Hutter, 2019). m and v are
 // the moments, step is the number of the step, from 1.
-func Adam[T Float](w, g, m, v []T, step int, o AdamOptions) {
+func Adam[T Float](w, g, m, v []T, step float64, o AdamOptions) {
 	c1, c2 := o.corrections(step)
 	b1, b2, rate, root := T(o.Beta1), T(o.Beta2), T(o.LR/c1), T(1/math.Sqrt(c2))
 	rest, eps := T(1-o.LR*o.Decay), T(o.Epsilon)
@@ -183,6 +183,6 @@ func Adam[T Float](w, g, m, v []T, step int, o AdamOptions) {
 }
 
 // corrections returns what the moments are short of after so many steps.
-func (o AdamOptions) corrections(step int) (c1, c2 float64) {
-	return 1 - math.Pow(o.Beta1, float64(step)), 1 - math.Pow(o.Beta2, float64(step))
+func (o AdamOptions) corrections(step float64) (c1, c2 float64) {
+	return 1 - math.Pow(o.Beta1, step), 1 - math.Pow(o.Beta2, step)
 }
