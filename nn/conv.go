@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 
 	"gorgonia.org/tensor"
 
@@ -16,7 +17,8 @@ import (
 // Conv describes a convolution of images: the size of its window, by how many
 // zeros images are padded on each side, how far the window moves, and how far apart
 // its elements are. Each is along height and width. A Stride or Dilation of 0 means
-// 1. A convolution in one dimension is one of images of height 1.
+// 1. Steps take no Kernel, Pad or Dilation above math.MaxInt32. A convolution in one
+// dimension is one of images of height 1.
 type Conv struct{ Kernel, Pad, Stride, Dilation [2]int }
 
 // Out returns the height and width of the result for images of a height and width,
@@ -158,7 +160,8 @@ func windows(e *cupool.Engine, op string, x tensor.Tensor, c Conv) (convSize, er
 	if operand.IsNil(x) || x.Dims() != 4 {
 		return s, unsupported(op, "images of four dimensions are needed")
 	}
-	if min(c.Kernel[0], c.Kernel[1], c.Stride[0], c.Stride[1], c.Dilation[0], c.Dilation[1]) < 1 || min(c.Pad[0], c.Pad[1]) < 0 {
+	if min(c.Kernel[0], c.Kernel[1], c.Stride[0], c.Stride[1], c.Dilation[0], c.Dilation[1]) < 1 || min(c.Pad[0], c.Pad[1]) < 0 ||
+		max(c.Kernel[0], c.Kernel[1], c.Pad[0], c.Pad[1], c.Dilation[0], c.Dilation[1]) > math.MaxInt32 { // whose products overflow
 		return s, unsupported(op, "a convolution of %+v", c)
 	}
 	shape := x.Shape()

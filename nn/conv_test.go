@@ -376,6 +376,7 @@ func TestConvErrors(t *testing.T) {
 		big, odd := s.Conv, s.Conv
 		big.Kernel, odd.Stride = [2]int{3, 7}, [2]int{1, -1}
 		wide := e.From(random(e.Rand, tensor.Float64, 4, 3, 3, 7))
+		none, far := must(e.Empty(tensor.Float64, 0)), must(e.Empty(tensor.Float64, 2, 6, 6, 75))
 		failures{
 			"no images":       {conv(nil, c.w, nil, c.y, s.Conv), cupool.ErrNotSupported},
 			"images":          {conv(c.bias, c.w, nil, c.y, s.Conv), cupool.ErrNotSupported},
@@ -397,8 +398,11 @@ func TestConvErrors(t *testing.T) {
 			"no columns":      {nn.Col2Im(e.Engine, nil, c.x, s.Conv), cupool.ErrNotSupported},
 			"columns of none": {nn.Im2Col(e.Engine, nil, col, s.Conv), cupool.ErrNotSupported},
 			"window for col":  {nn.Im2Col(e.Engine, c.x, col, big), cupool.ErrSizeMismatch},
+			"huge window":     {nn.Im2Col(e.Engine, c.x, none, nn.Conv{Kernel: [2]int{1 << 32, 1 << 32}, Pad: [2]int{1 << 31, 1 << 31}}), cupool.ErrNotSupported},
+			"huge dilation":   {nn.Im2Col(e.Engine, c.x, far, nn.Conv{Kernel: [2]int{5, 5}, Dilation: [2]int{1 << 62, 1 << 62}}), cupool.ErrNotSupported},
 		}.require(t)
 		require.Equal(t, before, e.As64(c.y))
+		e.FreeAll(none, far)
 		one := nn.Conv{Kernel: [2]int{1, 1}}
 		same, w := c.x, e.From(random(e.Rand, tensor.Float64, 3, 3, 1, 1))
 		require.ErrorIs(t, conv(same, w, nil, same, one), cupool.ErrNotSupported, "the result is the images")
