@@ -490,7 +490,7 @@ func (c *Pool) Reserve(size int64, s *Stream) error {
 
 // keep notes that the memory of a live block was reserved on purpose.
 func (c *Pool) keep(b Block) error {
-	if b.IsEmpty() || b.pool() != c.id { // another pool lent it
+	if b.IsEmpty() {
 		return nil
 	}
 	h, x, err := c.heaps.lockOwner("reserve", b, ErrUseAfterFree)

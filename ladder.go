@@ -467,7 +467,7 @@ func (m *miss) borrow() (Block, outcome, error) {
 		return found(b, ok)
 	}
 	for _, p := range m.c.dev.private() {
-		if p.lends.Load() {
+		if p.lends.Load() && !m.reserving {
 			if b, ok := p.heaps.lend(&m.request); ok {
 				return b, served, nil
 			}

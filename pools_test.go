@@ -167,6 +167,18 @@ func TestPoolLends(t *testing.T) {
 	}
 }
 
+// TestReserveIsNotLent: a block of another pool, which takes it back, is no reserve.
+func TestReserveIsNotLent(t *testing.T) {
+	pooltest.Backings(t, 64*mib, func(t *testing.T, c *cupool.Pool) {
+		p := pooltest.NewPrivate(t, c, cupool.PoolConfig{UseOnOOM: true})
+		b := pooltest.Alloc(t, c, 20*mib, nil)
+		freeAll(t, p, fill(t, p, 1, 40*mib))
+		require.NoError(t, c.Reserve(40*mib, nil))
+		require.EqualValues(t, 60*mib, c.Stats().All.ReservedBytes.Current)
+		require.NoError(t, c.Free(b))
+	})
+}
+
 // TestPoolLendsNot: a pool that sleeps has no memory, and from one that was retired nothing
 // is allocated: what it has free goes back to the device.
 func TestPoolLendsNot(t *testing.T) {
