@@ -103,6 +103,7 @@ func (g *Graph) call(f func() error) (err error) {
 	defer func() {
 		sc.leave()
 		e.a, e.captured = g.held.Allocator, nil
+		e.lost.Store(nil) // there was none before, and Capture fails with f's
 		if !done {
 			_ = g.end(errPanic)
 		}

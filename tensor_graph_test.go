@@ -14,6 +14,7 @@ import (
 	"github.com/cupool/cupool/internal/fakecuda"
 	"github.com/cupool/cupool/internal/graphmem"
 	"github.com/cupool/cupool/internal/tensorop/gpu"
+	"github.com/cupool/cupool/internal/tensorop/operand"
 	"github.com/cupool/cupool/internal/testkit"
 	"github.com/cupool/cupool/internal/testkit/enginetest"
 	"github.com/cupool/cupool/internal/testkit/gputest"
@@ -224,6 +225,10 @@ func TestGraphFailures(t *testing.T) {
 			y := must(tensor.Exp(x)).(*tensor.Dense)
 			z := y.ShallowClone()
 			return errors.Join(e.FreeTensor(y), e.FreeTensor(z))
+		},
+		"an error that tensor drops": func() error {
+			e.Memclr(&operand.Memory{Ptr: cupool.Ptr(x.Uintptr()), Size: 1 << 20})
+			return nil
 		},
 		"out of memory": func() error {
 			return cupool.Try(func() error { _, err := e.Empty(tensor.Float64, 1<<40); return err })
