@@ -190,7 +190,7 @@ func ScopeLen(s *Scope) int {
 
 // HoldMemory returns the memory of a graph, and what gives it back.
 func HoldMemory(c *Pool) (a Allocator, release func() error) {
-	h := &heldMemory{Allocator: c, from: c}
+	h := &heldMemory{Allocator: c, from: c, e: new(Engine)}
 	return h, h.release
 }
 

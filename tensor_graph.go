@@ -66,7 +66,7 @@ func (e *Engine) Capture(f func() error) (*Graph, error) {
 		from = e.s.root // or allocating would be captured too
 		e.pooled.Store(true)
 	}
-	g := &Graph{e: e, d: d, held: &heldMemory{Allocator: e.a, from: from}}
+	g := &Graph{e: e, d: d, held: &heldMemory{Allocator: e.a, from: from, e: e}}
 	begin := func() error { return e.s.calls.Submitted(op, d.BeginCapture(e.s.handle)) }
 	if err := e.s.clock.Capture(begin); err != nil {
 		return nil, engineError(op, err)
@@ -300,6 +300,7 @@ func (s *sideStream) close(d Driver) error {
 type heldMemory struct {
 	Allocator
 	from Allocator // of its blocks: the same, or a pool (ScopeIn)
+	e    *Engine
 
 	blocks graphmem.Blocks[Block]
 }
@@ -312,6 +313,9 @@ func (h *heldMemory) Alloc(size int64, s *Stream) (Block, error) {
 	b, err := h.from.Alloc(size, s)
 	if err == nil && !b.IsEmpty() {
 		h.blocks.Add(b, b.ptr, b.size)
+		if e := h.e; e.work != e.s { // a Fork's work comes after what the allocator fills the block with
+			err = e.captured.side.order(e.s, e.work)
+		}
 	}
 	return b, err
 }

@@ -450,6 +450,30 @@ func TestGraphFork(t *testing.T) {
 	require.Zero(t, e.Live())
 }
 
+// TestGraphForkZeroes: what a Fork computes comes after the zeros of ZeroOnAlloc, which the
+// allocator gives to the engine's stream.
+func TestGraphForkZeroes(t *testing.T) {
+	d, err := cuda.Open(0)
+	gputest.NoError(t, err)
+	c := pooltest.Open(t, cupool.Config{Driver: d, ZeroOnAlloc: true})
+	e := must(cupool.NewEngine(c, cupool.WithStream(pooltest.NewStream(t, c))))
+	enginetest.NeedKernels(t, e)
+	x := must(e.FromHost(tensor.New(tensor.WithBacking([]float64{1, 2, 3, 4}))))
+	require.NoError(t, e.FreeTensor(must(tensor.Add(x, x))))
+	var y tensor.Tensor
+	g := must(e.Capture(func() error {
+		return e.Fork(func() (err error) {
+			y, err = tensor.Add(x, x)
+			return err
+		})
+	}))
+	for range 8 {
+		require.NoError(t, g.Launch())
+		require.Equal(t, []float64{2, 4, 6, 8}, must(e.ToHost(y)).Data())
+	}
+	require.NoError(t, errors.Join(g.Close(), e.FreeTensor(x), c.Close(), d.Close()))
+}
+
 // TestGraphForkFailures: whatever goes wrong in a Fork or a Join, Capture fails,
 // gives the memory back, and the engine is as before.
 func TestGraphForkFailures(t *testing.T) {
