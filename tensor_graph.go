@@ -58,17 +58,14 @@ func (e *Engine) Capture(f func() error) (*Graph, error) {
 	if err := e.pendingError(); err != nil {
 		return nil, err
 	}
-	if err := e.s.usable(op); err != nil {
-		return nil, engineError(op, err)
-	}
 	from := e.source()
 	if isOverDriverPool(from) {
 		from = e.s.root // or allocating would be captured too
 		e.pooled.Store(true)
 	}
 	g := &Graph{e: e, d: d, held: &heldMemory{Allocator: e.a, from: from, e: e}}
-	begin := func() error { return e.s.calls.Submitted(op, d.BeginCapture(e.s.handle)) }
-	if err := e.s.clock.Capture(begin); err != nil {
+	begin := func() error { return d.BeginCapture(e.s.handle) }
+	if err := e.s.do(op, func(Driver) error { return e.s.clock.Capture(begin) }); err != nil {
 		return nil, engineError(op, err)
 	}
 	if err := g.end(g.call(f)); err != nil {

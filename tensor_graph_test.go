@@ -172,39 +172,49 @@ type graphDevice interface {
 	graphmem.Device
 }
 
-// lateLaunch is a GPU that calls a function before it launches a graph.
-type lateLaunch struct {
+// lateGraphs is a GPU that calls a function before it begins a capture or launches a graph.
+type lateGraphs struct {
 	graphDevice
 	earlier func()
 }
 
-func (d *lateLaunch) LaunchGraph(graph uintptr, s cupool.StreamHandle) error {
+func (d *lateGraphs) BeginCapture(s cupool.StreamHandle) error {
+	d.earlier()
+	return d.graphDevice.BeginCapture(s)
+}
+
+func (d *lateGraphs) LaunchGraph(graph uintptr, s cupool.StreamHandle) error {
 	d.earlier()
 	return d.graphDevice.LaunchGraph(graph, s)
 }
 
-// TestCloseWaitsForLaunch: a stream that another goroutine closes meanwhile is closed after a
-// graph was launched on it.
-func TestCloseWaitsForLaunch(t *testing.T) {
+// TestCloseWaitsForGraphs: a stream that another goroutine closes meanwhile is not closed before
+// a capture of it has begun, which keeps it open, and is closed after a graph was launched on it.
+func TestCloseWaitsForGraphs(t *testing.T) {
 	opened, err := cuda.Open(0)
 	gputest.NoError(t, err)
 	var closed <-chan error
-	d := &lateLaunch{graphDevice: opened.(graphDevice)}
+	d := &lateGraphs{graphDevice: opened.(graphDevice)}
 	c := pooltest.Open(t, cupool.Config{Driver: d})
 	s := pooltest.NewStream(t, c)
 	e := must(cupool.NewEngine(c, cupool.WithStream(s)))
 	enginetest.NeedKernels(t, e)
 	x := must(e.Empty(tensor.Float32, 8))
 	require.NoError(t, e.Zero(x))
-	g := must(e.Capture(func() error { return e.Memset(x, float32(3)) }))
 	d.earlier = func() {
 		closed = pooltest.Start(s.Close)
 		early, _ := pooltest.Returns(closed)
 		require.False(t, early)
 	}
+	g := must(e.Capture(func() error {
+		require.ErrorIs(t, <-closed, cupool.ErrNotSupported)
+		return e.Memset(x, float32(3))
+	}))
 	require.NoError(t, g.Launch())
 	require.NoError(t, <-closed)
 	require.ErrorIs(t, g.Launch(), cupool.ErrClosed)
+	_, err = e.Capture(func() error { return nil })
+	require.ErrorIs(t, err, cupool.ErrClosed)
 	require.NoError(t, g.Close())
 	require.NoError(t, e.FreeTensor(x))
 	require.NoError(t, c.Close())
