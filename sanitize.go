@@ -144,10 +144,10 @@ func (h *streamHeap) eachLive(f func(block.ID, *block.Block)) {
 	})
 }
 
-// zeroLocked fills a block with zeros that is given back while it is live.
-func (h *streamHeap) zeroLocked(b *block.Block) {
+// zeroLocked fills a block with zeros, by work of a stream, that is given back while it is live.
+func (h *streamHeap) zeroLocked(b *block.Block, by *Stream) {
 	if s := h.c.sanitizer; s != nil && s.ZeroOnFree && !s.Asleep.Load() {
-		_ = s.Zero(b, h.stream.handle)
+		_ = s.Zero(b, by.handle)
 	}
 }
 
@@ -176,7 +176,7 @@ func (t *heapTable) sleepSanitizers(heaps []*streamHeap) (zeroed bool, err error
 		}
 	}
 	for _, h := range heaps {
-		h.eachLive(func(_ block.ID, b *block.Block) { h.zeroLocked(b) })
+		h.eachLive(func(_ block.ID, b *block.Block) { h.zeroLocked(b, h.stream) })
 	}
 	t.sanitizer.Asleep.Store(true)
 	for _, h := range heaps {

@@ -165,6 +165,27 @@ func TestGraphBesideOthers(t *testing.T) {
 	e.FreeAll(x)
 }
 
+// TestGraphBesideClosedPool: the zeros of a pool that is closed while its stream is captured are
+// no part of the graph, which would write them to memory that is gone or somebody else's.
+func TestGraphBesideClosedPool(t *testing.T) {
+	pooltest.EachBacking(t, func(t *testing.T, backing cupool.Backing) {
+		e := newGraphBench(t)
+		x := e.From(random(e.Rand, tensor.Float32, 64))
+		e.FreeAll(must(tensor.Exp(x)))
+		p := must(e.Pool.NewPool(cupool.PoolConfig{ZeroOnFree: true, NoSplit: backing == cupool.BackingSegments}))
+		b := pooltest.Alloc(t, p, 4*mib, e.Stream())
+		g, err := e.Capture(func() error {
+			_, err := tensor.Exp(x)
+			return errors.Join(err, p.Free(b), p.Close())
+		})
+		require.NoError(t, err)
+		require.NoError(t, g.Launch())
+		require.NoError(t, e.Sync())
+		require.NoError(t, g.Close())
+		e.FreeAll(x)
+	})
+}
+
 // graphDevice is a GPU as an engine uses it.
 type graphDevice interface {
 	cuda.Driver
