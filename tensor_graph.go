@@ -98,7 +98,7 @@ func (g *Graph) call(f func() error) (err error) {
 	done := false
 	e.a, e.captured = g.held, g
 	defer func() {
-		sc.leave()
+		sc.Leave() // without Close, which would give what f kept to a scope around
 		e.a, e.captured = g.held.Allocator, nil
 		e.lost.Store(nil) // there was none before, and Capture fails with f's
 		if !done {

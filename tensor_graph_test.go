@@ -284,6 +284,23 @@ func TestGraphFailures(t *testing.T) {
 	require.ErrorIs(t, err, cupool.ErrNotSupported)
 }
 
+// TestGraphKept: what f keeps in a scope around Capture stays with the graph when that and the
+// next one are closed.
+func TestGraphKept(t *testing.T) {
+	e := newGraphBench(t)
+	x := e.From(random(e.Rand, tensor.Float64, 4, 4))
+	e.FreeAll(must(tensor.Exp(x)))
+	around := e.Scope()
+	sc := e.Scope()
+	live := e.Live()
+	g := must(e.Capture(func() error { return sc.Keep(must(tensor.Exp(x))) }))
+	require.NoError(t, errors.Join(sc.Close(), around.Close()))
+	require.Equal(t, live+1, e.Live())
+	require.NoError(t, g.Close())
+	require.Equal(t, live, e.Live())
+	e.FreeAll(x)
+}
+
 // TestGraphInPool captures in a scope of a private pool, which the graph then
 // has its memory from.
 func TestGraphInPool(t *testing.T) {
