@@ -29,9 +29,10 @@ type Graph struct {
 // were. Optimizers take what changes from step to step
 // from tensors too: nn.SGD.Rate, nn.Adam.Rate and nn.Adam.StepNumber.
 //
-// Memory that f allocates belongs to the Graph. Where the engine's allocator is
-// over a pool of the driver (package native), it is taken from the Pool. The
-// results of f can be read after a Launch until Close, and are not to be freed.
+// Memory that f allocates belongs to the Graph, whatever pools and labels the
+// scopes in f have. Where the engine's allocator is over a pool of the driver
+// (package native), it is taken from the Pool. The results of f can be read
+// after a Launch until Close, and are not to be freed.
 // The pool gives this memory to nobody else meanwhile; within f it is used again
 // as it is freed.
 //
@@ -316,6 +317,10 @@ func (h *heldMemory) Alloc(size int64, s *Stream) (Block, error) {
 	}
 	return b, err
 }
+
+// WithLabel has Engine.ScopeLabeled work within a capture. The graph's memory has the label of
+// the scope that Capture is in.
+func (h *heldMemory) WithLabel(string) Allocator { return h }
 
 // Free implements Allocator.
 func (h *heldMemory) Free(b Block) error {

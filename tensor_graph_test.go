@@ -301,6 +301,29 @@ func TestGraphKept(t *testing.T) {
 	e.FreeAll(x)
 }
 
+// TestGraphLabeled: a scope with a label works in a capture too, whose memory has the label of the
+// scope around it.
+func TestGraphLabeled(t *testing.T) {
+	e := newGraphBench(t)
+	x := e.From(random(e.Rand, tensor.Float64, 4, 4))
+	e.FreeAll(must(tensor.Exp(x)))
+	sc := must(e.ScopeLabeled("step"))
+	g := must(e.Capture(func() error {
+		in, err := e.ScopeLabeled("forward")
+		if err != nil {
+			return err
+		}
+		return errors.Join(testkit.Second(tensor.Exp(x)), in.Close())
+	}))
+	require.NoError(t, sc.Close())
+	labels := e.Pool.Stats().Labels
+	require.Len(t, labels, 1)
+	require.Equal(t, "step", labels[0].Label)
+	require.EqualValues(t, 1, labels[0].Blocks.Current)
+	require.NoError(t, g.Close())
+	e.FreeAll(x)
+}
+
 // TestGraphInPool captures in a scope of a private pool, which the graph then
 // has its memory from.
 func TestGraphInPool(t *testing.T) {
