@@ -301,6 +301,32 @@ func TestGraphKept(t *testing.T) {
 	e.FreeAll(x)
 }
 
+// TestGraphLeftScope: what f allocated in a scope that it left stays with the graph when the scope
+// is closed later, also in another capture, and is used again in the graph when f closes it.
+func TestGraphLeftScope(t *testing.T) {
+	e := newGraphBench(t)
+	x := e.From(random(e.Rand, tensor.Float64, 4, 4))
+	e.FreeAll(must(tensor.Exp(x)))
+	live := e.Live()
+	var scopes []*cupool.Scope
+	exp := func() error {
+		sc := e.Scope()
+		defer sc.Leave()
+		scopes = append(scopes, sc)
+		return testkit.Second(tensor.Exp(x))
+	}
+	g := must(e.Capture(func() error {
+		return errors.Join(exp(), scopes[0].Close(), exp(), exp())
+	}))
+	require.Equal(t, live+2, e.Live())
+	require.NoError(t, scopes[1].Close())
+	other := must(e.Capture(func() error { return scopes[2].Close() }))
+	require.Equal(t, live+2, e.Live())
+	require.NoError(t, errors.Join(g.Close(), other.Close()))
+	require.Equal(t, live, e.Live())
+	e.FreeAll(x)
+}
+
 // TestGraphLabeled: a scope with a label works in a capture too, whose memory has the label of the
 // scope around it.
 func TestGraphLabeled(t *testing.T) {

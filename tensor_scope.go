@@ -29,6 +29,7 @@ type Scope struct {
 	e      *Engine
 	parent *Scope
 	from   Allocator // where memory comes from; nil: the engine's allocator
+	graph  *Graph    // in whose capture it was opened: its memory is the graph's; or nil
 
 	// Guarded by e.scopeMu.
 	blocks operand.Noted[Block]
@@ -53,7 +54,7 @@ func (e *Engine) Scope() *Scope {
 }
 
 func (e *Engine) openScopeLocked(from Allocator) *Scope {
-	s := &Scope{e: e, parent: e.scope.Load(), from: from}
+	s := &Scope{e: e, parent: e.scope.Load(), from: from, graph: e.captured}
 	e.scope.Store(s)
 	return s
 }
@@ -264,6 +265,7 @@ func (s *Scope) leave() (freed []operand.Made[Block]) {
 	}
 	for _, b := range s.blocks.Take() {
 		switch {
+		case s.graph != nil && s.graph != s.e.captured: // the graph goes on using it
 		case !s.keepsLocked(b.Block):
 			freed = append(freed, b)
 		case around != nil:
