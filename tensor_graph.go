@@ -1,8 +1,10 @@
 package cupool
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/cupool/cupool/device"
@@ -66,13 +68,28 @@ func (e *Engine) Capture(f func() error) (*Graph, error) {
 	}
 	g := &Graph{e: e, d: d, held: &heldMemory{Allocator: e.a, from: from, e: e}}
 	begin := func() error { return d.BeginCapture(e.s.handle) }
-	if err := e.s.do(op, func(Driver) error { return e.s.clock.Capture(begin) }); err != nil {
+	if err := e.s.beginCapture(op, begin); err != nil {
 		return nil, engineError(op, err)
 	}
 	if err := g.end(g.call(f)); err != nil {
 		return nil, engineError(op, err)
 	}
 	return g, nil
+}
+
+// beginCapture calls begin with the locks of the heaps whose blocks the stream fills: who has
+// looked whether the stream is captured, with such a lock held, has given it the fill by then. A
+// graph would fill the memory with each launch, whosever it is.
+func (s *Stream) beginCapture(op string, begin func() error) error {
+	pools := slices.Clone(s.root.dev.open())
+	slices.SortFunc(pools, func(a, b *Pool) int { return cmp.Compare(a.id, b.id) }) // as the locks are taken
+	for _, c := range pools {
+		if h := c.heaps.of(s); h != nil && c.sanitizer != nil {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+		}
+	}
+	return s.do(op, func(Driver) error { return s.clock.Capture(begin) })
 }
 
 // isOverDriverPool reports whether an Allocator, or the one behind it, is over a pool of the

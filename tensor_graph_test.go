@@ -165,6 +165,44 @@ func TestGraphBesideOthers(t *testing.T) {
 	e.FreeAll(x)
 }
 
+// fillingGraphs is a GPU that calls a function before it fills memory.
+type fillingGraphs struct {
+	graphDevice
+	earlier func()
+}
+
+func (d *fillingGraphs) Memset(p cupool.Ptr, value byte, n int64, s cupool.StreamHandle) error {
+	d.earlier()
+	return d.graphDevice.Memset(p, value, n, s)
+}
+
+// TestGraphBesideFill: no capture begins between a pool's look whether the stream is captured and
+// what that gives to the stream: it would be a part of the graph.
+func TestGraphBesideFill(t *testing.T) {
+	opened, err := cuda.Open(0)
+	gputest.NoError(t, err)
+	d := &fillingGraphs{graphDevice: opened.(graphDevice), earlier: func() {}}
+	c := pooltest.Open(t, cupool.Config{Driver: d})
+	p := pooltest.NewPrivate(t, c, cupool.PoolConfig{ZeroOnFree: true})
+	e := must(cupool.NewEngine(c, cupool.WithStream(pooltest.NewStream(t, c))))
+	enginetest.NeedKernels(t, e)
+	b := pooltest.Alloc(t, p, 1000, e.Stream())
+	var g *cupool.Graph
+	var captured <-chan error
+	d.earlier = func() {
+		d.earlier = func() {}
+		captured = pooltest.Start(func() (err error) {
+			g, err = e.Capture(func() error { return nil })
+			return err
+		})
+		early, _ := pooltest.Returns(captured)
+		require.False(t, early)
+	}
+	require.NoError(t, p.Free(b))
+	require.NoError(t, <-captured)
+	require.NoError(t, errors.Join(g.Close(), c.Close(), d.Close()))
+}
+
 // TestGraphBesideClosedPool: the zeros of a pool that is closed while its stream is captured are
 // no part of the graph, which would write them to memory that is gone or somebody else's.
 func TestGraphBesideClosedPool(t *testing.T) {
