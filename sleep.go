@@ -233,14 +233,21 @@ func (r *reclaimer) putBack() error {
 		if h == nil {
 			continue
 		}
-		err := r.driver.CopyIn(k.b.ptr, k.data, r.dev.def.handle)
+		by := r.dev.def
+		if r.sanitizer != nil { // a free of the block fills it in the order of its stream
+			by = h.stream
+		}
+		err := r.driver.CopyIn(k.b.ptr, k.data, by.handle)
 		h.mu.Unlock()
 		if err != nil {
 			return r.dev.failed(fmt.Errorf("putting the contents of %v back: %w", k.b, err))
 		}
 	}
-	if len(r.contents) == 0 {
+	switch {
+	case len(r.contents) == 0:
 		return nil
+	case r.sanitizer != nil:
+		return r.awaitFills()
 	}
 	return r.dev.def.calls.WaitAWhile()
 }

@@ -41,6 +41,36 @@ func TestSleepErrors(t *testing.T) {
 	require.ErrorIs(t, c.Wake(), cupool.ErrClosed)
 }
 
+// TestFreedWhileWaking: what is freed while its contents are on their way back becomes zero after
+// them.
+func TestFreedWhileWaking(t *testing.T) {
+	host := pooltest.OpenHost(t)
+	open := make(chan struct{})
+	d := &hook.Driver{Driver: host, Around: func(call *hook.Call, do func() error) error {
+		if call.Name == "CopyIn" {
+			require.NoError(t, host.(cupool.Launcher).Launch(call.Stream, func() { <-open }))
+		}
+		return do()
+	}}
+	c := pooltest.Open(t, cupool.Config{Driver: d, ZeroOnFree: true})
+	s := pooltest.NewStream(t, c)
+	b := pooltest.Alloc(t, c, 4096, s)
+	require.NoError(t, s.Memset(b.Ptr(), 0xAA, b.Size()))
+	require.NoError(t, c.Sleep(func(cupool.Block) bool { return true }))
+	waking := pooltest.Start(c.Wake)
+	early, _ := pooltest.Returns(waking)
+	require.False(t, early)
+	require.NoError(t, c.Free(b))
+	time.AfterFunc(pooltest.Patience, func() { close(open) })
+	require.NoError(t, <-waking)
+	again := pooltest.Alloc(t, c, 4096, s)
+	require.Equal(t, b.Ptr(), again.Ptr())
+	got := make([]byte, 4096)
+	require.NoError(t, s.CopyOut(got, again.Ptr()))
+	require.Equal(t, 4096, bytes.Count(got, []byte{0}))
+	require.NoError(t, errors.Join(c.Free(again), c.Close(), host.Close()))
+}
+
 // Nothing is handed out while the allocator sleeps, also not a block that goes back
 // to a magazine meanwhile.
 func TestNothingServedAsleep(t *testing.T) {
