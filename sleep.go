@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/cupool/cupool/internal/nvtx"
 )
@@ -228,13 +229,14 @@ func (r *reclaimer) doze() error {
 
 // putBack copies the kept contents into the blocks that are still live.
 func (r *reclaimer) putBack() error {
+	var copying []*Stream
 	for _, k := range r.contents {
 		h, _ := r.heaps.lockLive(k.b)
 		if h == nil {
 			continue
 		}
 		by := r.dev.def
-		if r.sanitizer != nil { // a free of the block fills it in the order of its stream
+		if r.sanitizer != nil && !h.stream.clock.Captured() { // a free of the block fills it in the order of its stream
 			by = h.stream
 		}
 		err := r.driver.CopyIn(k.b.ptr, k.data, by.handle)
@@ -242,14 +244,15 @@ func (r *reclaimer) putBack() error {
 		if err != nil {
 			return r.dev.failed(fmt.Errorf("putting the contents of %v back: %w", k.b, err))
 		}
+		if !slices.Contains(copying, by) {
+			copying = append(copying, by)
+		}
 	}
-	switch {
-	case len(r.contents) == 0:
-		return nil
-	case r.sanitizer != nil:
-		return r.awaitFills()
+	var errs []error
+	for _, s := range copying {
+		errs = append(errs, s.calls.WaitAWhile())
 	}
-	return r.dev.def.calls.WaitAWhile()
+	return errors.Join(errs...)
 }
 
 // awaitFills waits for the work that refill gave to the device.

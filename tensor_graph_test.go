@@ -1,6 +1,7 @@
 package cupool_test
 
 import (
+	"bytes"
 	"errors"
 	"math/rand/v2"
 	"strconv"
@@ -201,6 +202,37 @@ func TestGraphBesideFill(t *testing.T) {
 	require.NoError(t, p.Free(b))
 	require.NoError(t, <-captured)
 	require.NoError(t, errors.Join(g.Close(), c.Close(), d.Close()))
+}
+
+// TestGraphBesideWake: with fills, no Wake succeeds while a stream is captured. One that comes after
+// the capture does, and leaves no copy to the graph.
+func TestGraphBesideWake(t *testing.T) {
+	d, err := cuda.Open(0)
+	gputest.NoError(t, err)
+	c := pooltest.Open(t, cupool.Config{Driver: d, ZeroOnFree: true})
+	e := must(cupool.NewEngine(c, cupool.WithStream(pooltest.NewStream(t, c))))
+	enginetest.NeedKernels(t, e)
+	s := e.Stream()
+	b := pooltest.Alloc(t, c, 4096, s)
+	holds := func(what byte) {
+		t.Helper()
+		got := make([]byte, 4096)
+		require.NoError(t, s.CopyOut(got, b.Ptr()))
+		require.Equal(t, 4096, bytes.Count(got, []byte{what}))
+	}
+	require.NoError(t, s.Memset(b.Ptr(), 0xAA, b.Size()))
+	require.NoError(t, c.Sleep(func(cupool.Block) bool { return true }))
+	g, err := e.Capture(func() error {
+		require.ErrorIs(t, c.Wake(), cupool.ErrNotSupported)
+		return nil
+	})
+	require.NoError(t, err)
+	require.NoError(t, c.Wake())
+	holds(0xAA)
+	require.NoError(t, s.Memset(b.Ptr(), 1, b.Size()))
+	require.NoError(t, errors.Join(g.Launch(), e.Sync()))
+	holds(1)
+	require.NoError(t, errors.Join(c.Free(b), g.Close(), c.Close(), d.Close()))
 }
 
 // TestGraphBesideClosedPool: the zeros of a pool that is closed while its stream is captured are
