@@ -60,6 +60,15 @@ func newGraphBench(t *testing.T) *bench {
 	return e
 }
 
+// newGraphBenchOf is newGraphBench with a tensor whose exponential has been computed, so that a
+// capture of that loads nothing.
+func newGraphBenchOf(t *testing.T, dt tensor.Dtype, shape ...int) (e *bench, x tensor.Tensor) {
+	e = newGraphBench(t)
+	x = e.From(random(e.Rand, dt, shape...))
+	e.FreeAll(must(tensor.Exp(x)))
+	return e, x
+}
+
 // TestGraph launches a captured computation on changing data and compares it
 // with the same done eagerly.
 func TestGraph(t *testing.T) {
@@ -122,9 +131,7 @@ func TestGraph(t *testing.T) {
 // meanwhile: blocks that wait for it, and memory that is looked for on it. No
 // event of a capture can be asked, and waiting for the stream would break it.
 func TestGraphBesideOthers(t *testing.T) {
-	e := newGraphBench(t)
-	x := e.From(random(e.Rand, tensor.Float32, 64))
-	e.FreeAll(must(tensor.Exp(x)))
+	e, x := newGraphBenchOf(t, tensor.Float32, 64)
 	require.NoError(t, e.Sync())
 	other := pooltest.NewStream(t, e.Pool)
 	const size = 64 << 20
@@ -239,9 +246,7 @@ func TestGraphBesideWake(t *testing.T) {
 // no part of the graph, which would write them to memory that is gone or somebody else's.
 func TestGraphBesideClosedPool(t *testing.T) {
 	pooltest.EachBacking(t, func(t *testing.T, backing cupool.Backing) {
-		e := newGraphBench(t)
-		x := e.From(random(e.Rand, tensor.Float32, 64))
-		e.FreeAll(must(tensor.Exp(x)))
+		e, x := newGraphBenchOf(t, tensor.Float32, 64)
 		p := must(e.Pool.NewPool(cupool.PoolConfig{ZeroOnFree: true, NoSplit: backing == cupool.BackingSegments}))
 		b := pooltest.Alloc(t, p, 4*mib, e.Stream())
 		g, err := e.Capture(func() error {
@@ -357,9 +362,7 @@ func TestGraphFailures(t *testing.T) {
 // TestGraphKept: what f keeps in a scope around Capture stays with the graph when that and the
 // next one are closed.
 func TestGraphKept(t *testing.T) {
-	e := newGraphBench(t)
-	x := e.From(random(e.Rand, tensor.Float64, 4, 4))
-	e.FreeAll(must(tensor.Exp(x)))
+	e, x := newGraphBenchOf(t, tensor.Float64, 4, 4)
 	around := e.Scope()
 	sc := e.Scope()
 	live := e.Live()
@@ -374,9 +377,7 @@ func TestGraphKept(t *testing.T) {
 // TestGraphLeftScope: what f allocated in a scope that it left stays with the graph when the scope
 // is closed later, also in another capture, and is used again in the graph when f closes it.
 func TestGraphLeftScope(t *testing.T) {
-	e := newGraphBench(t)
-	x := e.From(random(e.Rand, tensor.Float64, 4, 4))
-	e.FreeAll(must(tensor.Exp(x)))
+	e, x := newGraphBenchOf(t, tensor.Float64, 4, 4)
 	live := e.Live()
 	var scopes []*cupool.Scope
 	exp := func() error {
@@ -400,9 +401,7 @@ func TestGraphLeftScope(t *testing.T) {
 // TestGraphLabeled: a scope with a label works in a capture too, whose memory has the label of the
 // scope around it.
 func TestGraphLabeled(t *testing.T) {
-	e := newGraphBench(t)
-	x := e.From(random(e.Rand, tensor.Float64, 4, 4))
-	e.FreeAll(must(tensor.Exp(x)))
+	e, x := newGraphBenchOf(t, tensor.Float64, 4, 4)
 	sc := must(e.ScopeLabeled("step"))
 	g := must(e.Capture(func() error {
 		in, err := e.ScopeLabeled("forward")
@@ -644,9 +643,7 @@ func TestGraphForkZeroes(t *testing.T) {
 // TestGraphForkFailures: whatever goes wrong in a Fork or a Join, Capture fails,
 // gives the memory back, and the engine is as before.
 func TestGraphForkFailures(t *testing.T) {
-	e := newGraphBench(t)
-	x := e.From(random(e.Rand, tensor.Float64, 4, 4))
-	e.FreeAll(must(tensor.Exp(x)))
+	e, x := newGraphBenchOf(t, tensor.Float64, 4, 4)
 	mine := errors.New("mine")
 	exp := func() error { return testkit.Second(tensor.Exp(x)) }
 	forked := func() error { return errors.Join(e.Fork(exp), exp(), e.Join(), e.Fork(exp)) }

@@ -248,6 +248,11 @@ func TestInputsOfValues(t *testing.T) {
 	})
 }
 
+// pair makes an input of a graph with the values v and ten times v.
+func pair(g *G.ExprGraph, name string, v float64) *G.Node {
+	return G.NewVector(g, tensor.Float64, G.WithShape(2), G.WithName(name), G.WithValue(tensor.New(tensor.WithBacking([]float64{v, 10 * v}))))
+}
+
 // A program may give the value of one input to another, and a new one to the first. Each
 // stays what it is until the input has another.
 func TestInputsOfInputs(t *testing.T) {
@@ -255,10 +260,7 @@ func TestInputsOfInputs(t *testing.T) {
 		for _, reversed := range []bool{false, true} {
 			e, _ := d.open(t)
 			g := G.NewGraph()
-			of := func(name string) *G.Node {
-				return G.NewVector(g, tensor.Float64, G.WithShape(2), G.WithName(name), G.WithValue(tensor.New(tensor.WithBacking([]float64{1, 10}))))
-			}
-			last, now := of("a"), of("b")
+			last, now := pair(g, "a", 1), pair(g, "b", 1)
 			if reversed {
 				last, now = now, last
 			}
@@ -284,10 +286,7 @@ func TestRunsAgainWithAValueOfTheLast(t *testing.T) {
 	everywhere(t, func(t *testing.T, d device) {
 		e, _ := d.open(t)
 		g := G.NewGraph()
-		of := func(name string, v float64) *G.Node {
-			return G.NewVector(g, tensor.Float64, G.WithShape(2), G.WithName(name), G.WithValue(tensor.New(tensor.WithBacking([]float64{v, 10 * v}))))
-		}
-		x, w := of("x", 1), of("w", 2)
+		x, w := pair(g, "x", 1), pair(g, "w", 2)
 		sum := G.Must(G.Add(x, w)) // a recording computes it where it has x
 		vm := d.vm(t, g, e)
 		for want := 3.0; want < 8; want++ {
@@ -516,10 +515,7 @@ func TestOutOfMemoryWithAValueOfTheLast(t *testing.T) {
 	everywhere(t, func(t *testing.T, d device) {
 		e, a := d.open(t)
 		g := G.NewGraph()
-		of := func(name string, v float64) *G.Node {
-			return G.NewVector(g, tensor.Float64, G.WithShape(2), G.WithName(name), G.WithValue(tensor.New(tensor.WithBacking([]float64{v, 10 * v}))))
-		}
-		x, w := of("x", 1), of("w", 1)
+		x, w := pair(g, "x", 1), pair(g, "w", 1)
 		sum := G.Must(G.Add(x, w))
 		vm := d.vm(t, g, e)
 		a.full = true
