@@ -60,6 +60,12 @@ func (h *Heap) fit(k ledger.Kind, size int64) block.ID {
 	if k == ledger.Large && h.lives.spares(size) {
 		return h.fitSparing(size)
 	}
+	return h.bestFit(k, size, below)
+}
+
+// bestFit chooses the smallest free block of at least size and less than below bytes, or
+// returns 0.
+func (h *Heap) bestFit(k ledger.Kind, size, below int64) block.ID {
 	id := h.free[k].BestFit(size)
 	if below != math.MaxInt64 && id != 0 && h.space.Blocks.At(id).Size >= below {
 		return 0
@@ -124,12 +130,11 @@ func (h *Heap) Served() int64 { return h.lives.served }
 const sparePart = 32
 
 // fitAmongLarge chooses a large free block for a small request that no small one serves,
-// or returns 0. It is the first that fits: small blocks near each other break up fewer chunks,
-// and the map of their addresses stays small.
+// or returns 0.
 func (h *Heap) fitAmongLarge(rounded int64) block.ID {
 	switch m := h.space.Memory; {
 	case m != nil && len(h.ranges[ledger.Small]) > 0 && h.free[ledger.Large].Bytes() >= m.Held()/sparePart:
-		return h.free[ledger.Large].FirstFit(rounded, h.space.Policy.FitsBelow(ledger.Large, rounded))
+		return h.bestFit(ledger.Large, rounded, h.space.Policy.FitsBelow(ledger.Large, rounded))
 	case h.keeps:
 		return h.fitKept(rounded)
 	}
