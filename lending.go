@@ -85,6 +85,9 @@ func (l *lending) take(r *request, older bool) (found bool, err error) {
 		}
 	}
 	_ = l.dropEmptyLocked()
+	if len(l.candidates(r)) == 0 {
+		return found, nil // the usual pool, of one stream
+	}
 	need := r.excess(0)
 	if need <= 0 {
 		return found, nil

@@ -275,9 +275,14 @@ func (h *Heap) checkCuts(st *stitch) (err error) {
 
 func (r *addressRange) check(t *block.Table, parts map[block.ID]bool) (err error) {
 	var at, gaps int64
-	for _, ch := range r.chunks {
+	for i, ch := range r.chunks {
 		if ch.off != at {
 			return fmt.Errorf("C5: a chunk of the address range at 0x%x begins at %d, want %d", r.seg.Base, ch.off, at)
+		}
+		for off := at; off < ch.end(); off += r.unit {
+			if n := r.chunkOf(off); n != i {
+				return fmt.Errorf("C5: chunk %d of the address range at 0x%x has the bytes at %d, its books say %d", i, r.seg.Base, off, n)
+			}
 		}
 		if at += ch.size; ch.handle == 0 {
 			gaps += ch.size

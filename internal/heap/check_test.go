@@ -72,12 +72,13 @@ var corruptions = map[string]map[string]func(r *rig, h *Heap){
 			x := h.ranges[ledger.Large][0]
 			x.chunks = append(x.chunks, &chunk{off: x.seg.Size, size: unit})
 		},
-		"a gap that is none":  func(_ *rig, h *Heap) { h.ranges[ledger.Large][0].gaps += 512 },
-		"a part too few":      func(_ *rig, h *Heap) { h.stitches[0].parts = h.stitches[0].parts[1:] },
-		"a part of nothing":   func(_ *rig, h *Heap) { h.stitches[0].seg = nil },
-		"a range of nobody":   func(_ *rig, h *Heap) { h.stitches[0].chunks[0].r = &addressRange{seg: h.ranges[ledger.Large][0].seg} },
-		"a part that is live": func(r *rig, h *Heap) { r.block(h.stitches[0].parts[0].id).SetWord(block.MakeWord(1, block.Live)) },
-		"a part of two":       func(_ *rig, h *Heap) { h.stitches[0].parts[1] = h.stitches[0].parts[0] },
+		"a place of another chunk": func(_ *rig, h *Heap) { h.ranges[ledger.Large][0].places[1]++ },
+		"a gap that is none":       func(_ *rig, h *Heap) { h.ranges[ledger.Large][0].gaps += 512 },
+		"a part too few":           func(_ *rig, h *Heap) { h.stitches[0].parts = h.stitches[0].parts[1:] },
+		"a part of nothing":        func(_ *rig, h *Heap) { h.stitches[0].seg = nil },
+		"a range of nobody":        func(_ *rig, h *Heap) { h.stitches[0].chunks[0].r = &addressRange{seg: h.ranges[ledger.Large][0].seg} },
+		"a part that is live":      func(r *rig, h *Heap) { r.block(h.stitches[0].parts[0].id).SetWord(block.MakeWord(1, block.Live)) },
+		"a part of two":            func(_ *rig, h *Heap) { h.stitches[0].parts[1] = h.stitches[0].parts[0] },
 		"a size without parts": func(_ *rig, h *Heap) {
 			h.stitches[0].parts = append(h.stitches[0].parts[:0:0], h.stitches[0].parts...)
 			h.stitches[0].seg = &block.Segment{Size: h.stitches[0].seg.Size + 512}

@@ -45,6 +45,7 @@ func (h *Heap) CutLast(b *block.Block) (released int64, err error) {
 		st.size -= gone
 	}
 	r.chunks = slices.Insert(r.chunks, i+1, &chunk{r: r, off: c.end(), size: gone})
+	r.setPlaces(i)
 	_, gap, _ := h.carve(r.seg, behind, c.end(), gone)
 	gap.SetWord(block.MakeWord(gap.Word().Gen(), block.Gap))
 	r.gaps += gone

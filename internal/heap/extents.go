@@ -171,7 +171,7 @@ func (h *Heap) detach(x run, hi int, stitched bool) (out Extents, err error) {
 
 // addAliases notes where stitched ranges map chunks that another heap takes.
 func (h *Heap) addAliases(gone []*chunk) {
-	h.window = h.space.marks.Add(1)
+	h.window = h.newMark()
 	for _, c := range gone {
 		c.window = h.window
 	}

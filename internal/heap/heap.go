@@ -111,7 +111,7 @@ type Space struct {
 
 	byAddr   [2]atomic.Pointer[addrmap.Map] // see MapAddresses; blocks that went out, of each kind
 	found    found
-	marks    atomic.Uint64 // of chunks, which may change heaps
+	marks    atomic.Uint64 // see Heap.newMark
 	idleTick atomic.Uint64 // of Segment.IdleSince
 }
 
@@ -238,8 +238,9 @@ type Heap struct {
 	stitches []*stitch
 	runs     []run  // of the last stitchable
 	rest     []run  // of the last without
-	listing  uint64 // counts what was noted of the chunks that are free
-	window   uint64 // counts windows
+	marks    uint64 // the last that newMark returned
+	listing  uint64 // the mark of what was last noted of the chunks that are free
+	window   uint64 // the mark of the last window
 	fragmentation
 	lives lifetimes
 }

@@ -24,6 +24,9 @@ type addressRange struct {
 	limit  int64    // bytes of addresses
 	chunks []*chunk // tile the segment, by offset
 	gaps   int64    // bytes of the segment without memory
+
+	unit   int64    // the granularity of chunks
+	places []uint32 // by unit of the segment: the number of the chunk that has it
 }
 
 // kind returns the set that the range's free blocks are in.
@@ -32,17 +35,31 @@ func (r *addressRange) kind() ledger.Kind { return ledger.KindOf(r.seg.Large) }
 // at returns the address of a chunk.
 func (r *addressRange) at(off int64) device.Ptr { return device.Ptr(r.seg.Base) + device.Ptr(off) }
 
+// chunkOf returns the chunk that has the byte at an offset, len(chunks) behind the last.
+func (r *addressRange) chunkOf(off int64) int {
+	if unit := int(off / r.unit); unit < len(r.places) {
+		return int(r.places[unit])
+	}
+	return len(r.chunks)
+}
+
 // chunkAt returns the first chunk that begins at or after an offset.
 func (r *addressRange) chunkAt(off int64) int {
-	lo, hi := 0, len(r.chunks)
-	for lo < hi { // a miss comes here for each free block, and slices.BinarySearchFunc takes four times as long
-		if mid := (lo + hi) / 2; r.chunks[mid].off < off {
-			lo = mid + 1
-		} else {
-			hi = mid
+	i := r.chunkOf(off)
+	if i < len(r.chunks) && r.chunks[i].off < off {
+		i++
+	}
+	return i
+}
+
+// setPlaces enters the chunks from number i on, after a change of these.
+func (r *addressRange) setPlaces(i int) {
+	r.places = r.places[:r.chunks[i].off/r.unit]
+	for ; i < len(r.chunks); i++ {
+		for range r.chunks[i].size / r.unit {
+			r.places = append(r.places, uint32(i))
 		}
 	}
-	return lo
 }
 
 // hasRoom reports whether size more bytes of addresses are left at the end.
@@ -217,7 +234,7 @@ func (h *Heap) newRange(k ledger.Kind, need int64) (*addressRange, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &addressRange{seg: &block.Segment{Base: uint64(p), Large: k == ledger.Large, Virtual: true}, limit: limit}
+	r := &addressRange{seg: &block.Segment{Base: uint64(p), Large: k == ledger.Large, Virtual: true}, limit: limit, unit: m.Granularity}
 	h.addSegment(r.seg)
 	h.space.Index.add(r.seg, limit)
 	h.ranges[k] = append(h.ranges[k], r)
@@ -248,6 +265,7 @@ func (h *Heap) fillGaps(r *addressRange, need int64) (int64, error) {
 // extend enters chunks that were mapped to the end of a range.
 func (h *Heap) extend(r *addressRange, add []*chunk) {
 	r.chunks = append(r.chunks, add...)
+	r.setPlaces(len(r.chunks) - len(add))
 	if last := h.space.Blocks.At(r.seg.Last); r.seg.Last != 0 && last.Prev == 0 && last.Word().State() == block.Free {
 		h.Ledger.Resplit(r.kind(), last.Size) // it was alone and shares the range from now on
 	}
@@ -266,6 +284,7 @@ func (h *Heap) fillGap(r *addressRange, i int, fill *chunk) {
 	r.chunks[i] = fill
 	if rest := gap.size - fill.size; rest > 0 {
 		r.chunks = slices.Insert(r.chunks, i+1, &chunk{r: r, off: gap.off + fill.size, size: rest})
+		r.setPlaces(i)
 	}
 	// One block may stand for several gaps in a row.
 	at := r.seg.Base + uint64(gap.off)

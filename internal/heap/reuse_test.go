@@ -119,8 +119,7 @@ func TestWindowBehindAPart(t *testing.T) {
 // partly are rows of which the third is the best for 5 MiB, which end inside of a chunk.
 var partly = [4]int64{10, 2, 8, 4}
 
-// TestChunkTwice: a chunk that is in a range twice is in a window once, and windows that
-// are too small are not looked for.
+// TestChunkTwice: a chunk that is in a range twice is in a window once.
 func TestChunkTwice(t *testing.T) {
 	r, h, live := stitched(t, partly)
 	five := r.alloc(h, 5*mib)
@@ -128,13 +127,9 @@ func TestChunkTwice(t *testing.T) {
 	r.free(five)
 	runs, _ := h.idleRuns(nil, ledger.Large)
 	h.mark(runs)
-	windows := func(least int64) (sizes []int64) {
-		h.eachWindow(h.stitches[0], least*mib, func(w window) { sizes = append(sizes, w.size()/mib) })
-		return sizes
-	}
-	require.Equal(t, []int64{18, 6}, windows(0))
-	require.Equal(t, []int64{18, 6}, windows(6))
-	require.Equal(t, []int64{18}, windows(7))
+	var sizes []int64
+	h.eachWindow(h.stitches[0], func(w window) { sizes = append(sizes, w.size()/mib) })
+	require.Equal(t, []int64{18, 6}, sizes)
 
 	// Without the first of the two, the window at the end is the longest.
 	id, n := r.maps(h, 20*mib)
@@ -150,7 +145,7 @@ func TestChunkTwice(t *testing.T) {
 func TestEndWindows(t *testing.T) {
 	r := testkit.Rand(t)
 	h := &Heap{space: &Space{}}
-	h.listing = h.space.marks.Add(1)
+	h.listing = h.newMark()
 	for range 3000 {
 		st := &stitch{}
 		for range 1 + r.IntN(6) {
@@ -166,7 +161,7 @@ func TestEndWindows(t *testing.T) {
 			st.add(c)
 		}
 		var front, back window
-		h.eachWindow(st, 0, func(w window) {
+		h.eachWindow(st, func(w window) {
 			if w.from == 0 {
 				front = w
 			}
@@ -174,15 +169,12 @@ func TestEndWindows(t *testing.T) {
 				back = w
 			}
 		})
-		same := func(want, got window) {
-			if want.chunks == 0 {
-				require.Zero(t, got.chunks)
-			} else {
-				require.Equal(t, want, got)
-			}
-		}
-		same(front, h.frontWindow(st))
-		same(back, h.backWindow(st))
+		n, size := h.frontWindow(st)
+		require.Equal(t, front.chunks, n)
+		require.Equal(t, front.size(), size)
+		n, size = h.backWindow(st)
+		require.Equal(t, back.chunks, n)
+		require.Equal(t, back.size(), size)
 	}
 }
 

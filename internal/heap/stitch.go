@@ -78,6 +78,9 @@ func (h *Heap) idleRuns(runs []run, k ledger.Kind) (_ []run, total int64) {
 // of whole chunks.
 func sortRuns(runs []run) {
 	slices.SortFunc(runs, func(a, b run) int {
+		if a.r == b.r && a.size != b.size { // what most pairs are
+			return cmp.Compare(b.size, a.size)
+		}
 		return cmp.Or(cmp.Compare(b.r.kind(), a.r.kind()), cmp.Compare(b.size, a.size), cmp.Compare(a.r.seg.Base, b.r.seg.Base), cmp.Compare(a.from, b.from))
 	})
 }
@@ -87,8 +90,9 @@ func (h *Heap) runOf(id block.ID, b *block.Block, k ledger.Kind) run {
 	r := h.rangeOf(b, k)
 	off := int64(b.Addr() - r.seg.Base)
 	x := run{r: r, id: id, from: off, to: off + b.Size, lo: r.chunkAt(off), since: b.IdleSince()}
-	for x.hi = x.lo; x.hi < len(r.chunks) && r.chunks[x.hi].end() <= x.to; x.hi++ {
-		x.size += r.chunks[x.hi].size
+	x.hi = max(x.lo, r.chunkOf(x.to))
+	if x.hi > x.lo {
+		x.size = r.chunks[x.hi-1].end() - r.chunks[x.lo].off
 	}
 	if x.lo > 0 && r.chunks[x.lo-1].end() <= x.to {
 		x.front = r.chunks[x.lo-1].end() - off

@@ -16,9 +16,22 @@ type window struct {
 
 func (w *window) size() int64 { return w.to - w.from }
 
+// markBatch is how many marks a heap gets from its space at once.
+const markBatch = 1 << 10
+
+// newMark returns a mark of chunks, which may change heaps: no heap of the space had it
+// before.
+func (h *Heap) newMark() uint64 {
+	if h.marks%markBatch == 0 {
+		h.marks = h.space.marks.Add(markBatch) - markBatch
+	}
+	h.marks++
+	return h.marks
+}
+
 // mark notes at the chunks of the runs what is free of them.
 func (h *Heap) mark(runs []run) {
-	h.listing = h.space.marks.Add(1)
+	h.listing = h.newMark()
 	note := func(c *chunk, head, tail int64) {
 		if c.listed != h.listing {
 			c.listed, c.head, c.tail = h.listing, 0, 0
@@ -47,9 +60,9 @@ func (h *Heap) freeOf(c *chunk) (head, tail int64) {
 	return c.head, c.tail
 }
 
-// eachWindow calls f for the windows of a range, up to where none can have least bytes
-// any more. A chunk that is mapped to the range twice is in a window once.
-func (h *Heap) eachWindow(st *stitch, least int64, f func(window)) {
+// eachWindow calls f for the windows of a range. A chunk that is mapped to the range twice is
+// in a window once.
+func (h *Heap) eachWindow(st *stitch, f func(window)) {
 	w, open, off := window{st: st}, false, int64(0)
 	for _, c := range st.chunks {
 		head, tail := h.freeOf(c)
@@ -62,12 +75,9 @@ func (h *Heap) eachWindow(st *stitch, least int64, f func(window)) {
 				f(w)
 			}
 		}
-		if !open && st.size-off < least {
-			return
-		}
 		if !open && tail > 0 {
 			open = true
-			h.window = h.space.marks.Add(1)
+			h.window = h.newMark()
 			w = window{st: st, from: off + c.size - tail, to: off + c.size, chunks: 1}
 			c.window = h.window
 		}
@@ -84,7 +94,7 @@ func (h *Heap) bestWindow(need int64) (best window) {
 		if st.seg != nil || st.asleep || st.size < need {
 			continue
 		}
-		h.eachWindow(st, need, func(w window) {
+		h.eachWindow(st, func(w window) {
 			if w.size() >= need && (best.st == nil || w.size() < best.size()) {
 				best = w
 			}
@@ -100,58 +110,56 @@ func (h *Heap) endWindow() (best window) {
 		if st.seg != nil || st.asleep || len(st.chunks) <= best.chunks {
 			continue
 		}
-		for _, w := range [...]window{h.frontWindow(st), h.backWindow(st)} {
-			if w.chunks > best.chunks {
-				best = w
-			}
+		if n, size := h.frontWindow(st); n > best.chunks {
+			best = window{st, 0, size, n}
+		}
+		if n, size := h.backWindow(st); n > best.chunks {
+			best = window{st, st.size - size, st.size, n}
 		}
 	}
 	return best
 }
 
-// frontWindow returns the window at the beginning of a range. It has no chunks where there
-// is none.
-func (h *Heap) frontWindow(st *stitch) window {
-	w := window{st: st}
-	h.window = h.space.marks.Add(1)
+// frontWindow returns the chunks and the bytes of the window at the beginning of a range, or 0.
+func (h *Heap) frontWindow(st *stitch) (n int, size int64) {
+	if head, _ := h.freeOf(st.chunks[0]); head < st.chunks[0].size {
+		return 0, 0
+	}
+	h.window = h.newMark()
 	for _, c := range st.chunks {
 		head, _ := h.freeOf(c)
-		if w.chunks == 0 && head < c.size {
-			break
-		}
 		if c.window == h.window {
 			head = 0
 		}
-		w.to, w.chunks, c.window = w.to+head, w.chunks+1, h.window
+		n, size, c.window = n+1, size+head, h.window
 		if head < c.size {
 			break
 		}
 	}
-	return w
+	return n, size
 }
 
 // backWindow is frontWindow for the end of a range.
-func (h *Heap) backWindow(st *stitch) window {
-	w := window{st: st, from: st.size, to: st.size}
-	h.window = h.space.marks.Add(1)
+func (h *Heap) backWindow(st *stitch) (n int, size int64) {
+	h.window = h.newMark()
 	for i := len(st.chunks) - 1; i >= 0; i-- {
 		c := st.chunks[i]
 		_, tail := h.freeOf(c)
 		if tail == 0 || c.window == h.window {
 			break
 		}
-		w.from, w.chunks, c.window = w.from-tail, w.chunks+1, h.window
+		n, size, c.window = n+1, size+tail, h.window
 		if tail < c.size {
 			break
 		}
 	}
-	return w
+	return n, size
 }
 
 // without returns the runs without the chunks of a window, those with the most bytes of
 // whole chunks first. The list is good until the next call.
 func (h *Heap) without(w *window, runs []run) []run {
-	h.window = h.space.marks.Add(1)
+	h.window = h.newMark()
 	off := int64(0)
 	for _, c := range w.st.chunks {
 		if off < w.to && off+c.size > w.from {
