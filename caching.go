@@ -210,6 +210,7 @@ func (c *Pool) Sync() error {
 	}
 	ctx, cancel := c.dev.waiting(context.Background())
 	defer cancel()
+	defer c.dev.shed()
 	return c.dev.syncAll(ctx)
 }
 
