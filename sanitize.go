@@ -93,7 +93,7 @@ func (t *heapTable) damage(b Block) error {
 			break
 		}
 	}
-	return t.sanitizer.Found(b.ptr, b.gen)
+	return t.sanitizer.Found(b.id(), b.gen)
 }
 
 // awaitFreed waits for what a freed block waits for.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -71,6 +72,27 @@ func TestCanaries(t *testing.T) {
 				require.ErrorIs(t, c.Check(), cupool.ErrCorrupted)
 			}
 		}
+	})
+}
+
+// TestDamageOfOthers: what was found of a block is not said of one that later has its address.
+func TestDamageOfOthers(t *testing.T) {
+	sanitized(t, cupool.Sanitizers{Canaries: 64, Quarantine: -1, Wait: true}, func(t *testing.T, c *cupool.Pool) {
+		alloc := func() (list []cupool.Block) {
+			for range 3 {
+				list = append(list, pooltest.Alloc(t, c, 3<<20, nil))
+			}
+			return list
+		}
+		for _, b := range slices.Backward(alloc()) {
+			require.NoError(t, c.DefaultStream().Memset(b.Ptr(), 7, b.Size()+1))
+			require.ErrorIs(t, c.Free(b), cupool.ErrCorrupted)
+		}
+		require.NoError(t, testkit.Second(c.Trim(0)))
+		for _, b := range alloc() {
+			require.NoError(t, c.Free(b))
+		}
+		require.ErrorIs(t, c.Check(), cupool.ErrCorrupted)
 	})
 }
 
