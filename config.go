@@ -500,7 +500,7 @@ func limitOf(d Driver, limit int64, fraction float64) (int64, error) {
 		if err != nil {
 			return 0, err
 		}
-		limit = min(limit, int64(math.Round(fraction*float64(total))))
+		limit = min(limit, max(int64(math.Round(fraction*float64(total))), 1)) // 0 would be none
 	}
 	return limit, nil
 }
