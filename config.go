@@ -99,7 +99,8 @@ func SameDivisions(n int) Divisions { return Divisions(sizeclass.SameDivisions(n
 // [256:1,512:2,1024:4,>:8], where the first number of a pair is a size in MiB
 // and the second is for sizes from there to its double; that of the first pair
 // also for what is smaller, that of ">" for what is larger than in the last.
-// Sizes that are not listed are left alone. It fails with a *ConfigError.
+// Sizes that are not listed are left alone. It also reads "none", the zero Divisions. It
+// fails with a *ConfigError.
 func ParseDivisions(s string) (Divisions, error) {
 	d, err := sizeclass.ParseDivisions(s)
 	if err != nil {
@@ -108,7 +109,7 @@ func ParseDivisions(s string) (Divisions, error) {
 	return Divisions(d), nil
 }
 
-// String returns what ParseDivisions reads, or "none".
+// String returns what ParseDivisions reads.
 func (d Divisions) String() string { return sizeclass.Divisions(d).String() }
 
 // Config sets up a Pool. The zero value is the host device with PyTorch's
