@@ -276,6 +276,28 @@ func TestCloseOfHeld(t *testing.T) {
 	})
 }
 
+// TestCloseThatStopsTellsLeaks: where a pool stays open, Close says what it found of those that it has closed.
+func TestCloseThatStopsTellsLeaks(t *testing.T) {
+	c, d := pooltest.New(t, 1<<30)
+	first, second := pooltest.NewPrivate(t, c, cupool.PoolConfig{}), pooltest.NewPrivate(t, c, cupool.PoolConfig{})
+	leaked, held := pooltest.Alloc(t, first, 20*mib, nil), pooltest.Alloc(t, second, 20*mib, nil)
+	var release func()
+	d.Hook = func(call string) {
+		if release == nil && call == "MemFree" {
+			pooltest.Elsewhere(func() { release = must(c.Hold(held)) })
+		}
+	}
+	err := c.Close()
+	require.ErrorIs(t, err, cupool.ErrNotSupported)
+	require.Equal(t, []*cupool.Pool{second}, c.Pools())
+	var leaks *cupool.LeakError
+	require.ErrorAs(t, err, &leaks)
+	require.Equal(t, leaked.Ptr(), leaks.Leaks[0].Ptr)
+	release()
+	require.NoError(t, c.Free(held))
+	require.NoError(t, c.Close())
+}
+
 // TestCloseTriesAgain: what the device refuses once is asked for again, and is no error then.
 func TestCloseTriesAgain(t *testing.T) {
 	for backing, calls := range map[cupool.Backing][]simdev.Call{
