@@ -369,7 +369,8 @@ type Sanitizers struct {
 	// statistics and Limit count only what the program can use. It needs a
 	// Driver with VirtualMemory, else New fails with ErrNotSupported, and
 	// replaces Backing, MaxSplit, GrowthFactor and InitialSize. Pools with
-	// functions of their own for memory have no guards, and there is no Sleep.
+	// functions of their own for memory have no guards. There is no Sleep, and
+	// Reserve keeps nothing.
 	Guard bool
 	// Wait has Free wait for the work on the block, so that it returns the
 	// block's own damage, and a guarded block has no memory when Free returns.

@@ -96,6 +96,20 @@ func TestDamageOfOthers(t *testing.T) {
 	})
 }
 
+// TestReserveIsNotInQuarantine: what was reserved serves at once, and later frees of it are looked at.
+func TestReserveIsNotInQuarantine(t *testing.T) {
+	sanitized(t, everything, func(t *testing.T, c *cupool.Pool) {
+		require.NoError(t, c.Reserve(3<<20, nil))
+		require.Zero(t, c.Stats().PendingBytes)
+		b := pooltest.Alloc(t, c, 3<<20, nil)
+		require.EqualValues(t, 1, c.Stats().Grown)
+		require.NoError(t, c.DefaultStream().Memset(b.Ptr(), 7, b.Size()+1))
+		_ = c.Free(b) // it may be too early to look
+		require.NoError(t, c.DefaultStream().Sync())
+		require.ErrorIs(t, c.EmptyCache(), cupool.ErrCorrupted)
+	})
+}
+
 // TestCanariesElsewhere: damage is told when the frees that find it are those of
 // FreeLater, FreeOn, FreePtr, EmptyCache and Close, on private pools, on closed
 // streams and by tensors.
