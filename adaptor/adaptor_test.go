@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"errors"
+	"io"
 	"log/slog"
 	"slices"
 	"strings"
@@ -107,6 +108,28 @@ func TestLimiting(t *testing.T) {
 	require.Zero(t, big.Used(), "what failed does not count")
 	_, err = adaptor.NewLimiting(c, 0)
 	require.ErrorIs(t, err, cupool.ErrInvalidConfig)
+}
+
+// TestFreeOfDamaged: a block that Free finds damage of was freed, for every adaptor.
+func TestFreeOfDamaged(t *testing.T) {
+	c := pooltest.Open(t, cupool.Config{Sanitize: cupool.Sanitizers{Canaries: 64, Wait: true}})
+	limiting, err := adaptor.NewLimiting(c, mib)
+	require.NoError(t, err)
+	statistics := adaptor.NewStatistics(limiting)
+	tracking := adaptor.NewTracking(statistics)
+	recording := adaptor.NewRecording(tracking, io.Discard)
+	for name, free := range map[string]func(b cupool.Block) error{
+		"Free":    recording.Free,
+		"FreePtr": func(b cupool.Block) error { return recording.FreePtr(b.Ptr(), b.Size()) },
+	} {
+		b := alloc(t, recording, 1000)
+		require.NoError(t, c.DefaultStream().Memset(b.Ptr(), 7, 1001))
+		require.ErrorIs(t, free(b), cupool.ErrCorrupted, name)
+		require.Zero(t, limiting.Used(), name)
+		require.Zero(t, statistics.Counters().Blocks.Current, name)
+		require.NoError(t, tracking.Check(), name)
+		require.Zero(t, adaptor.Kept(recording), name)
+	}
 }
 
 // Goroutines never have more together than the limit.
