@@ -195,6 +195,11 @@ func (m *Mapper) Unmap(at device.Ptr, size int64) error {
 	return nil
 }
 
+// Leave is Unmap that is tried again later where it fails.
+func (m *Mapper) Leave(at device.Ptr, size int64) error {
+	return m.giveBack(leftover{base: at, mapped: size})
+}
+
 // Release gives memory back to the device that is mapped at aliases at most.
 func (m *Mapper) Release(p Piece) error {
 	err := errors.Join(m.unmapAliases(p), m.giveBack(leftover{handle: p.Handle}))
