@@ -352,7 +352,7 @@ func (r *Arena) Free(h cupool.Block) error {
 		return err
 	}
 	if !b.from.IsEmpty() {
-		if err := r.a.Free(b.from); err != nil {
+		if err = r.a.Free(b.from); !blockerr.Freed(err) {
 			return err
 		}
 		r.overflow -= sizeclass.Round(b.from.Size())
@@ -360,7 +360,7 @@ func (r *Arena) Free(h cupool.Block) error {
 	}
 	b.freed = true
 	r.stats.Blocks--
-	return nil
+	return err
 }
 
 // RecordStream implements cupool.Allocator.
