@@ -98,6 +98,9 @@ func (t *heapTable) damage(b Block) error {
 
 // awaitFreed waits for what a freed block waits for.
 func (t *heapTable) awaitFreed(id block.ID) error {
+	if err := t.dev.outside("free"); err != nil {
+		return err
+	}
 	h, _ := t.lockBlock(id)
 	if h == nil {
 		return nil

@@ -96,6 +96,21 @@ func TestDamageOfOthers(t *testing.T) {
 	})
 }
 
+// TestFreeInAFunctionOfAStream: a function that a stream runs can free blocks, of which nothing is
+// found then, also with Wait.
+func TestFreeInAFunctionOfAStream(t *testing.T) {
+	set := everything
+	set.Wait = true
+	sanitized(t, set, func(t *testing.T, c *cupool.Pool) {
+		s, freed := pooltest.NewStream(t, c), make(chan error, 1)
+		b := pooltest.Alloc(t, c, 1000, s)
+		require.NoError(t, s.Launch(func() { freed <- c.Free(b) }))
+		require.NoError(t, <-freed)
+		require.NoError(t, s.Sync())
+		require.NoError(t, c.Close())
+	})
+}
+
 // TestReserveIsNotInQuarantine: what was reserved serves at once, and later frees of it are looked at.
 func TestReserveIsNotInQuarantine(t *testing.T) {
 	sanitized(t, everything, func(t *testing.T, c *cupool.Pool) {
