@@ -645,7 +645,7 @@ func settingsOf(found []confenv.Setting) []Setting {
 // Settings returns every setting that is in force, in a fixed order, with where it came
 // from, and behind these the ones that mean nothing. One that Configure or SetSoftLimit has
 // changed is the program's, or the default where it is that. Those of a private pool are its
-// allocator's but for what its PoolConfig says.
+// allocator's but for what PoolConfig says.
 func (c *Pool) Settings() []Setting {
 	if c.isNone() {
 		return nil
