@@ -61,6 +61,11 @@ func TestFind(t *testing.T) {
 	require.Same(t, s, stats)
 	_, ok = adaptor.Find[*adaptor.Recording](a)
 	require.False(t, ok)
+	got, ok = adaptor.Find[*cupool.Pool](adaptor.NewTracking(c.WithLabel("loader")))
+	require.True(t, ok)
+	require.Same(t, c, got)
+	_, ok = adaptor.Find[*cupool.Pool]((*cupool.Pool)(nil).WithLabel("loader"))
+	require.False(t, ok)
 }
 
 func TestLimiting(t *testing.T) {
