@@ -325,12 +325,11 @@ func (c *Pool) allocSlow(ctx context.Context, size int64, s *Stream, why magazin
 		h.mu.Unlock()
 		return out, err
 	}
-	before := h.Work()
 	h.mu.Unlock()
 	if ctx == nil {
 		ctx = context.Background()
 	}
-	return c.allocMiss(request{ctx: ctx, size: size, rounded: rounded, kind: c.space.Policy.KindOf(rounded), h: h, misses: misses, before: before, reserving: reserving})
+	return c.allocMiss(request{ctx: ctx, size: size, rounded: rounded, kind: c.space.Policy.KindOf(rounded), h: h, misses: misses, reserving: reserving})
 }
 
 // heapFor is heapTable.make that refuses streams of another allocator.
