@@ -85,6 +85,18 @@ func TestSoftLimitAfterWaits(t *testing.T) {
 	}
 }
 
+// TestSoftLimitsAtOnce: of two soft limits that are set at once one holds, wholly.
+func TestSoftLimitsAtOnce(t *testing.T) {
+	c, _ := pooltest.New(t, 1<<30)
+	for range testkit.Rounds(20000) {
+		done := pooltest.Start(func() error { return c.SetSoftLimit(1) })
+		require.NoError(t, c.SetSoftLimit(0))
+		require.NoError(t, <-done)
+		require.NoError(t, c.Free(pooltest.Alloc(t, c, 2*mib, nil)))
+		require.Equal(t, c.Config().SoftLimit == 0, c.Stats().All.ReservedBytes.Current > 0)
+	}
+}
+
 func TestTrimScripts(t *testing.T) {
 	pooltest.RunScripts(t, map[string][2]string{
 		"only wholly free segments":  {"a=2M b=2M free:a trim:0", "0 large: [Free 2M][Live 2M][Free 16M]"},
