@@ -1,6 +1,7 @@
 package heap
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -326,5 +327,26 @@ func TestCloseBesideStitches(t *testing.T) {
 			require.NoError(t, h.space.Memory.Retry())
 			r.close()
 		}
+	}
+}
+
+// TestCloseBesideYielded: the same of a range that maps chunks which another heap took.
+func TestCloseBesideYielded(t *testing.T) {
+	for _, always := range []bool{false, true} {
+		r, from, to, between := yielded(t, 6*mib)
+		r.free(between...)
+		require.True(t, slices.ContainsFunc(from.stitches[0].chunks, (*chunk).away))
+		r.d.FailNth(simdev.MemUnmap, 1, errBroken)
+		if always {
+			r.d.FailAlways(simdev.MemUnmap, errBroken)
+		}
+		_, err := from.CloseRanges()
+		require.ErrorIs(t, err, errBroken)
+		r.d.FailAlways(simdev.MemUnmap, nil)
+		r.check()
+		require.Empty(t, from.stitches)
+		require.NoError(t, from.space.Memory.Retry())
+		require.Equal(t, len(to.ranges[ledger.Large]), r.d.Stats().Reservations)
+		r.close()
 	}
 }

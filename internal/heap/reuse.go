@@ -136,7 +136,7 @@ func (st *stitch) leave(m *vmem.Mapper) error {
 	for _, c := range st.chunks {
 		switch {
 		case c.away():
-			errs = append(errs, m.UnmapAlias(at, c.piece())) // else it is, when the memory goes
+			errs = append(errs, m.LeaveAlias(at, c.piece()))
 		case !st.asleep:
 			errs = append(errs, m.Leave(at, c.size))
 		}
