@@ -210,6 +210,7 @@ func (c *Pool) Sync() error {
 	}
 	ctx, cancel := c.dev.waiting(context.Background())
 	defer cancel()
+	defer c.dev.shed()
 	return c.dev.syncAll(ctx)
 }
 
@@ -324,12 +325,11 @@ func (c *Pool) allocSlow(ctx context.Context, size int64, s *Stream, why magazin
 		h.mu.Unlock()
 		return out, err
 	}
-	before := h.Work()
 	h.mu.Unlock()
 	if ctx == nil {
 		ctx = context.Background()
 	}
-	return c.allocMiss(request{ctx: ctx, size: size, rounded: rounded, kind: c.space.Policy.KindOf(rounded), h: h, misses: misses, before: before, reserving: reserving})
+	return c.allocMiss(request{ctx: ctx, size: size, rounded: rounded, kind: c.space.Policy.KindOf(rounded), h: h, misses: misses, reserving: reserving})
 }
 
 // heapFor is heapTable.make that refuses streams of another allocator.
@@ -484,18 +484,21 @@ func (c *Pool) Reserve(size int64, s *Stream) error {
 	if err != nil {
 		return err
 	}
-	err = c.keep(b)
-	return errors.Join(err, c.Free(b))
+	if freed, err := c.keep(b); freed || err != nil {
+		return err
+	}
+	return c.Free(b)
 }
 
-// keep notes that the memory of a live block was reserved on purpose.
-func (c *Pool) keep(b Block) error {
+// keep notes that the memory of a live block was reserved on purpose. It frees one that would be
+// in quarantine else, where no request finds it: nobody has used it.
+func (c *Pool) keep(b Block) (freed bool, err error) {
 	if b.IsEmpty() {
-		return nil
+		return true, nil
 	}
 	h, x, err := c.heaps.lockOwner("reserve", b, ErrUseAfterFree)
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer h.mu.Unlock()
 	if c.memory == nil {
@@ -503,5 +506,12 @@ func (c *Pool) keep(b Block) error {
 	} else {
 		h.KeepRanges(h.Kind(x), x.Size)
 	}
-	return nil
+	if freed = h.quarantine != nil && c.guards == nil; freed {
+		if h.watched(x) {
+			h.noteFreeLocked(b.id(), x)
+		}
+		h.putFree(b.id(), x)
+		h.checkLocked()
+	}
+	return freed, nil
 }

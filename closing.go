@@ -276,12 +276,12 @@ func (l *lifecycle) closePool(c *Pool) error {
 	var errs []error
 	for _, p := range d.private() {
 		err := l.closeLocked(ctx, p)
-		if stays(err) {
-			d.setClosed(false)
-			return fmt.Errorf("cupool: closing %s: %w", p.name, err)
-		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("cupool: closing %s: %w", p.name, err))
+		}
+		if stays(err) {
+			d.setClosed(false)
+			return join(errs)
 		}
 	}
 	err := l.closeLocked(ctx, c)

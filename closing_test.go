@@ -276,6 +276,28 @@ func TestCloseOfHeld(t *testing.T) {
 	})
 }
 
+// TestCloseThatStopsTellsLeaks: where a pool stays open, Close says what it found of those that it has closed.
+func TestCloseThatStopsTellsLeaks(t *testing.T) {
+	c, d := pooltest.New(t, 1<<30)
+	first, second := pooltest.NewPrivate(t, c, cupool.PoolConfig{}), pooltest.NewPrivate(t, c, cupool.PoolConfig{})
+	leaked, held := pooltest.Alloc(t, first, 20*mib, nil), pooltest.Alloc(t, second, 20*mib, nil)
+	var release func()
+	d.Hook = func(call string) {
+		if release == nil && call == "MemFree" {
+			pooltest.Elsewhere(func() { release = must(c.Hold(held)) })
+		}
+	}
+	err := c.Close()
+	require.ErrorIs(t, err, cupool.ErrNotSupported)
+	require.Equal(t, []*cupool.Pool{second}, c.Pools())
+	var leaks *cupool.LeakError
+	require.ErrorAs(t, err, &leaks)
+	require.Equal(t, leaked.Ptr(), leaks.Leaks[0].Ptr)
+	release()
+	require.NoError(t, c.Free(held))
+	require.NoError(t, c.Close())
+}
+
 // TestCloseTriesAgain: what the device refuses once is asked for again, and is no error then.
 func TestCloseTriesAgain(t *testing.T) {
 	for backing, calls := range map[cupool.Backing][]simdev.Call{
@@ -453,6 +475,25 @@ func TestCloseBesideConfigure(t *testing.T) {
 		close(on)
 		require.ErrorIs(t, <-configured, cupool.ErrClosed)
 		require.NoError(t, <-done)
+	})
+}
+
+// TestCloseInOnRelease: a program may close the allocator where it is told of memory that went back, also
+// where the goroutines of two pools do so at once.
+func TestCloseInOnRelease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var c *cupool.Pool
+		closed := make(chan error, 2)
+		c = pooltest.Open(t, cupool.Config{Driver: simdev.New(simdev.Config{}), Decay: time.Second, OnRelease: func(int64) {
+			time.Sleep(time.Second) // the other one is here, too
+			closed <- c.Close()
+		}})
+		for _, of := range []*cupool.Pool{c, pooltest.NewPrivate(t, c, cupool.PoolConfig{})} {
+			require.NoError(t, of.Free(pooltest.Alloc(t, of, 30*mib, nil)))
+		}
+		for range 2 {
+			require.NoError(t, pooltest.Ignore(<-closed, cupool.ErrClosed))
+		}
 	})
 }
 

@@ -99,7 +99,8 @@ func SameDivisions(n int) Divisions { return Divisions(sizeclass.SameDivisions(n
 // [256:1,512:2,1024:4,>:8], where the first number of a pair is a size in MiB
 // and the second is for sizes from there to its double; that of the first pair
 // also for what is smaller, that of ">" for what is larger than in the last.
-// Sizes that are not listed are left alone. It fails with a *ConfigError.
+// Sizes that are not listed are left alone. It also reads "none", the zero Divisions. It
+// fails with a *ConfigError.
 func ParseDivisions(s string) (Divisions, error) {
 	d, err := sizeclass.ParseDivisions(s)
 	if err != nil {
@@ -108,7 +109,7 @@ func ParseDivisions(s string) (Divisions, error) {
 	return Divisions(d), nil
 }
 
-// String returns what ParseDivisions reads, or "none".
+// String returns what ParseDivisions reads.
 func (d Divisions) String() string { return sizeclass.Divisions(d).String() }
 
 // Config sets up a Pool. The zero value is the host device with PyTorch's
@@ -368,7 +369,8 @@ type Sanitizers struct {
 	// statistics and Limit count only what the program can use. It needs a
 	// Driver with VirtualMemory, else New fails with ErrNotSupported, and
 	// replaces Backing, MaxSplit, GrowthFactor and InitialSize. Pools with
-	// functions of their own for memory have no guards, and there is no Sleep.
+	// functions of their own for memory have no guards. There is no Sleep, and
+	// Reserve keeps nothing.
 	Guard bool
 	// Wait has Free wait for the work on the block, so that it returns the
 	// block's own damage, and a guarded block has no memory when Free returns.
@@ -500,7 +502,7 @@ func limitOf(d Driver, limit int64, fraction float64) (int64, error) {
 		if err != nil {
 			return 0, err
 		}
-		limit = min(limit, int64(math.Round(fraction*float64(total))))
+		limit = min(limit, max(int64(math.Round(fraction*float64(total))), 1)) // 0 would be none
 	}
 	return limit, nil
 }
@@ -643,7 +645,7 @@ func settingsOf(found []confenv.Setting) []Setting {
 // Settings returns every setting that is in force, in a fixed order, with where it came
 // from, and behind these the ones that mean nothing. One that Configure or SetSoftLimit has
 // changed is the program's, or the default where it is that. Those of a private pool are its
-// allocator's but for what its PoolConfig says.
+// allocator's but for what PoolConfig says.
 func (c *Pool) Settings() []Setting {
 	if c.isNone() {
 		return nil

@@ -106,6 +106,23 @@ func TestConfigExtremes(t *testing.T) {
 	}
 }
 
+// TestSettingsAreRead: what Settings says of a setting is what AllocConf may have.
+func TestSettingsAreRead(t *testing.T) {
+	for _, cfg := range []cupool.Config{{}, {Strategy: cupool.Segregated}, {Strategy: cupool.PowerOfTwo}, {Divisions: cupool.Divisions{1: 4}, MagazineBytes: -1, Decay: time.Second}} {
+		cfg.Driver = simdev.New(simdev.Config{})
+		c := pooltest.Open(t, cfg)
+		var conf []string
+		for _, s := range c.Settings() {
+			conf = append(conf, s.Key+":"+s.Value)
+		}
+		got, err := cupool.ParseAllocConf(strings.Join(conf, ","))
+		require.NoError(t, err)
+		require.Equal(t, c.Config().Divisions.String(), got.Divisions.String())
+		require.NoError(t, c.Configure(strings.Join(conf, ",")))
+		require.NoError(t, c.Close())
+	}
+}
+
 // TestLargestInitialSize: what can be asked for is no mistake, though no device has it.
 func TestLargestInitialSize(t *testing.T) {
 	_, err := cupool.New(cupool.Config{Driver: pooltest.NewDriver(1 << 30), InitialSize: 1<<61 - 1})

@@ -85,6 +85,7 @@ func TestConfigureWithin(t *testing.T) {
 		{"limit:300M,fraction:0.125", 300 * mib, 0.125, 128 * mib},
 		{"limit:2G,fraction:1", 512 * mib, 0.25, 256 * mib},
 		{"limit:100M", 100 * mib, 0.25, 100 * mib},
+		{"fraction:1e-12", 100 * mib, 1e-12, 1}, // a part of less than a byte is a limit, too
 		{"limit:0,fraction:0", 512 * mib, 0.25, 256 * mib},
 	} {
 		require.NoError(t, c.Configure(x.conf))

@@ -25,8 +25,17 @@ type request struct {
 	kind      ledger.Kind
 	h         *streamHeap
 	misses    magazine.Misses // before this one
-	before    heap.Work       // of h, at its first search
+	grew      bool            // memory came from the device for it
+	mapped    bool            // memory that the pool had was mapped for it
 	reserving bool            // Reserve's: a borrowed block would be no reserve
+}
+
+// did notes what the request's heap had the driver do for it since its work was as before. The
+// heap is locked.
+func (r *request) did(before heap.Work) {
+	now := r.h.Work()
+	r.grew = r.grew || now.Grown != before.Grown
+	r.mapped = r.mapped || now.Mapped != before.Mapped
 }
 
 // A miss is a request that its heap could not serve, on its way up the ladder.
@@ -203,17 +212,19 @@ func (m *miss) search(grow bool) (Block, outcome, error) {
 	}
 	id, b := h.Take(m.size, m.rounded, m.misses)
 	if id == 0 && grow {
+		before := h.Work()
 		var err error
-		if id, b, err = h.growLocked(&m.request); err != nil {
+		id, b, err = h.growLocked(&m.request)
+		if m.did(before); err != nil {
 			return Block{}, nothing, err
 		}
 		id, b = h.HandOut(m.size, m.rounded, id, b, m.misses)
 	}
-	switch now := h.Work(); {
+	switch {
 	case id == 0:
-	case now.Grown != m.before.Grown:
+	case m.grew:
 		m.c.grown.Add(1)
-	case now.Mapped != m.before.Mapped:
+	case m.mapped:
 		m.c.mapped.Add(1)
 	}
 	return h.serveLocked(m.ctx, id, b)

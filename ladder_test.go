@@ -300,6 +300,24 @@ func TestNothingTakenIsNotMissed(t *testing.T) {
 	require.EqualValues(t, 1, c.Stats().Moves)
 }
 
+// TestGrownForOthers: a request that misses and is then served by memory that another one got is a hit.
+func TestGrownForOthers(t *testing.T) {
+	var c *cupool.Pool
+	first := true
+	c, _ = pooltest.New(t, 1<<30, func(cfg *cupool.Config) {
+		cfg.BeforeGrow = func(int64) {
+			if first {
+				first = false
+				pooltest.Alloc(t, c, 3*mib, nil)
+			}
+		}
+	})
+	pooltest.Alloc(t, c, 5*mib, nil)
+	st := c.Stats()
+	require.Equal(t, [3]int64{1, 0, 1}, [3]int64{st.Grown, st.Mapped, st.Hits})
+	require.EqualValues(t, 1, st.DriverAllocs)
+}
+
 func TestLimits(t *testing.T) {
 	for name, tc := range map[string]struct {
 		cfg  cupool.Config

@@ -189,6 +189,7 @@ func (l *lending) takeFrom(r *request, from *streamHeap, need int64, older bool,
 		return 0, nil
 	}
 	from.Flush()
+	before := r.h.Work()
 	switch {
 	case l.memory == nil:
 		taken = l.takeSegment(r, from, polls)
@@ -203,6 +204,7 @@ func (l *lending) takeFrom(r *request, from *streamHeap, need int64, older bool,
 	default:
 		taken, err = l.takeChunks(r, from, need, older, polls)
 	}
+	r.did(before)
 	r.h.checkLocked()
 	from.checkLocked()
 	return taken, err

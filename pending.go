@@ -203,6 +203,7 @@ func (c *Pool) ProcessDeferred() (freed int, err error) {
 		return 0, err
 	}
 	c.dev.drainLater()
+	defer c.dev.shed()
 	return c.heaps.settle(epoch.Force)
 }
 

@@ -6,7 +6,8 @@ import (
 )
 
 // PoolConfig sets up a private pool. What it does not name is as in the Config
-// of the allocator that the pool is made of.
+// of the allocator that the pool is made of. Fraction, SoftLimit and InitialSize
+// are the allocator's alone; SetSoftLimit gives a pool one of its own.
 type PoolConfig struct {
 	// Name is for people, in errors, logs and Pool.Name. Empty: "pool N",
 	// where no two pools of a program have the same N.

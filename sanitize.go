@@ -93,11 +93,14 @@ func (t *heapTable) damage(b Block) error {
 			break
 		}
 	}
-	return t.sanitizer.Found(b.ptr, b.gen)
+	return t.sanitizer.Found(b.id(), b.gen)
 }
 
 // awaitFreed waits for what a freed block waits for.
 func (t *heapTable) awaitFreed(id block.ID) error {
+	if err := t.dev.outside("free"); err != nil {
+		return err
+	}
 	h, _ := t.lockBlock(id)
 	if h == nil {
 		return nil

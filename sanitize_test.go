@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -71,6 +72,56 @@ func TestCanaries(t *testing.T) {
 				require.ErrorIs(t, c.Check(), cupool.ErrCorrupted)
 			}
 		}
+	})
+}
+
+// TestDamageOfOthers: what was found of a block is not said of one that later has its address.
+func TestDamageOfOthers(t *testing.T) {
+	sanitized(t, cupool.Sanitizers{Canaries: 64, Quarantine: -1, Wait: true}, func(t *testing.T, c *cupool.Pool) {
+		alloc := func() (list []cupool.Block) {
+			for range 3 {
+				list = append(list, pooltest.Alloc(t, c, 3<<20, nil))
+			}
+			return list
+		}
+		for _, b := range slices.Backward(alloc()) {
+			require.NoError(t, c.DefaultStream().Memset(b.Ptr(), 7, b.Size()+1))
+			require.ErrorIs(t, c.Free(b), cupool.ErrCorrupted)
+		}
+		require.NoError(t, testkit.Second(c.Trim(0)))
+		for _, b := range alloc() {
+			require.NoError(t, c.Free(b))
+		}
+		require.ErrorIs(t, c.Check(), cupool.ErrCorrupted)
+	})
+}
+
+// TestFreeInAFunctionOfAStream: a function that a stream runs can free blocks, of which nothing is
+// found then, also with Wait.
+func TestFreeInAFunctionOfAStream(t *testing.T) {
+	set := everything
+	set.Wait = true
+	sanitized(t, set, func(t *testing.T, c *cupool.Pool) {
+		s, freed := pooltest.NewStream(t, c), make(chan error, 1)
+		b := pooltest.Alloc(t, c, 1000, s)
+		require.NoError(t, s.Launch(func() { freed <- c.Free(b) }))
+		require.NoError(t, <-freed)
+		require.NoError(t, s.Sync())
+		require.NoError(t, c.Close())
+	})
+}
+
+// TestReserveIsNotInQuarantine: what was reserved serves at once, and later frees of it are looked at.
+func TestReserveIsNotInQuarantine(t *testing.T) {
+	sanitized(t, everything, func(t *testing.T, c *cupool.Pool) {
+		require.NoError(t, c.Reserve(3<<20, nil))
+		require.Zero(t, c.Stats().PendingBytes)
+		b := pooltest.Alloc(t, c, 3<<20, nil)
+		require.EqualValues(t, 1, c.Stats().Grown)
+		require.NoError(t, c.DefaultStream().Memset(b.Ptr(), 7, b.Size()+1))
+		_ = c.Free(b) // it may be too early to look
+		require.NoError(t, c.DefaultStream().Sync())
+		require.ErrorIs(t, c.EmptyCache(), cupool.ErrCorrupted)
 	})
 }
 

@@ -210,6 +210,9 @@ type labeled struct {
 	ctx  context.Context // that holds the name
 }
 
+// Unwrap has adaptor.Find find the Pool.
+func (l *labeled) Unwrap() Allocator { return l.Pool }
+
 // labelKey is the key of a label, a *string, in a request's context.
 type labelKey struct{}
 

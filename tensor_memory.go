@@ -249,13 +249,11 @@ func (e *Engine) freeTensor(t tensor.Tensor) error {
 			}
 		}
 	}
-	if err := e.freePtr(p, n); err != nil {
-		return engineError("free", err)
-	}
-	if d, ok := t.(*tensor.Dense); ok {
+	err := e.freePtr(p, n)
+	if d, ok := t.(*tensor.Dense); ok && (err == nil || errors.Is(err, ErrCorrupted)) {
 		operand.Disarm(d)
 	}
-	return nil
+	return engineError("free", err)
 }
 
 // Empty returns a tensor in the pool whose elements are undefined: cheaper

@@ -35,6 +35,24 @@ func TestEngineFreeTensor(t *testing.T) {
 	})
 }
 
+// TestEngineFreesDamaged: a tensor whose free finds damage of its memory is left without data, too.
+func TestEngineFreesDamaged(t *testing.T) {
+	c := pooltest.Open(t, cupool.Config{Sanitize: cupool.Sanitizers{Canaries: 64, Wait: true}})
+	e := must(cupool.NewEngine(c))
+	var step *cupool.Scope
+	for name, free := range map[string]func(*tensor.Dense) error{
+		"FreeTensor": func(d *tensor.Dense) error { return e.FreeTensor(d) },
+		"Close":      func(*tensor.Dense) error { return step.Close() },
+	} {
+		step = e.Scope()
+		d := must(e.Empty(tensor.Float32, 100))
+		require.NoError(t, c.DefaultStream().Memset(cupool.Ptr(d.Uintptr()), 7, 401))
+		require.ErrorIs(t, free(d), cupool.ErrCorrupted, name)
+		require.Zero(t, d.MemSize(), name)
+		require.NoError(t, step.Close(), name)
+	}
+}
+
 // TestEngineStrangers: memory that only another engine's device can touch is left to that, or refused.
 func TestEngineStrangers(t *testing.T) {
 	e, other := newBench(t, true), newBench(t, true)

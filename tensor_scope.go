@@ -243,10 +243,11 @@ func (s *Scope) Close() error {
 	}
 	var errs []error
 	for _, b := range s.leave() {
-		switch err := s.e.free(b.Block); {
-		case err == nil:
+		err := s.e.free(b.Block)
+		if err == nil || errors.Is(err, ErrCorrupted) {
 			b.Disarm(b.Block.ptr, b.Block.size)
-		case !errors.Is(err, ErrDoubleFree):
+		}
+		if !errors.Is(err, ErrDoubleFree) {
 			errs = append(errs, engineError("close scope", err))
 		}
 	}

@@ -101,11 +101,9 @@ func (c *Pool) SetSoftLimit(bytes int64) error {
 			h.UnhomeAll()
 		}
 	}
-	unlock()
 	c.budget.Soft.Store(bytes)
-	if c.sheds.Store(bytes > 0); bytes == 0 {
-		return nil
-	}
+	c.sheds.Store(bytes > 0)
+	unlock()
 	return c.reclaim.shed()
 }
 
@@ -133,11 +131,12 @@ func (c *Pool) freeShed(b Block) error {
 
 // shed gives free memory beyond the soft limit back.
 func (r *reclaimer) shed() error {
-	if r.budget.Held() <= r.budget.Soft.Load() || !r.TryLock() {
+	soft := r.budget.Soft.Load()
+	if soft == 0 || r.budget.Held() <= soft || !r.TryLock() {
 		return nil // the lock's holder gives memory back
 	}
 	defer r.Unlock()
-	_, err := r.atOnceLocked(r.budget.Held() - r.budget.Soft.Load())
+	_, err := r.atOnceLocked(r.budget.Held() - soft)
 	return err
 }
 

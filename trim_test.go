@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/testkit"
 	"github.com/cupool/cupool/internal/testkit/pooltest"
 )
 
@@ -65,6 +66,35 @@ func TestSoftLimitOfMagazines(t *testing.T) {
 		require.NoError(t, c.Free(pooltest.Alloc(t, p, 2*mib, nil)))
 		require.Zero(t, p.Stats().All.ReservedBytes.Current, "whichever pool is asked to")
 	})
+}
+
+// TestSoftLimitAfterWaits: what a call for all streams finds free goes back, too.
+func TestSoftLimitAfterWaits(t *testing.T) {
+	for name, wait := range map[string]func(c *cupool.Pool) error{
+		"Sync":            (*cupool.Pool).Sync,
+		"ProcessDeferred": func(c *cupool.Pool) error { return testkit.Second(c.ProcessDeferred()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, d := pooltest.New(t, 1<<30)
+			require.NoError(t, c.SetSoftLimit(1))
+			pooltest.NewScript(t, c, d).Run("a=20M busy:1 free:a@1 idle:1")
+			require.NotZero(t, c.Stats().PendingBytes)
+			require.NoError(t, wait(c))
+			require.Zero(t, c.Stats().All.ReservedBytes.Current)
+		})
+	}
+}
+
+// TestSoftLimitsAtOnce: of two soft limits that are set at once one holds, wholly.
+func TestSoftLimitsAtOnce(t *testing.T) {
+	c, _ := pooltest.New(t, 1<<30)
+	for range testkit.Rounds(20000) {
+		done := pooltest.Start(func() error { return c.SetSoftLimit(1) })
+		require.NoError(t, c.SetSoftLimit(0))
+		require.NoError(t, <-done)
+		require.NoError(t, c.Free(pooltest.Alloc(t, c, 2*mib, nil)))
+		require.Equal(t, c.Config().SoftLimit == 0, c.Stats().All.ReservedBytes.Current > 0)
+	}
 }
 
 func TestTrimScripts(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"errors"
+	"io"
 	"log/slog"
 	"slices"
 	"strings"
@@ -60,6 +61,11 @@ func TestFind(t *testing.T) {
 	require.Same(t, s, stats)
 	_, ok = adaptor.Find[*adaptor.Recording](a)
 	require.False(t, ok)
+	got, ok = adaptor.Find[*cupool.Pool](adaptor.NewTracking(c.WithLabel("loader")))
+	require.True(t, ok)
+	require.Same(t, c, got)
+	_, ok = adaptor.Find[*cupool.Pool]((*cupool.Pool)(nil).WithLabel("loader"))
+	require.False(t, ok)
 }
 
 func TestLimiting(t *testing.T) {
@@ -107,6 +113,28 @@ func TestLimiting(t *testing.T) {
 	require.Zero(t, big.Used(), "what failed does not count")
 	_, err = adaptor.NewLimiting(c, 0)
 	require.ErrorIs(t, err, cupool.ErrInvalidConfig)
+}
+
+// TestFreeOfDamaged: a block that Free finds damage of was freed, for every adaptor.
+func TestFreeOfDamaged(t *testing.T) {
+	c := pooltest.Open(t, cupool.Config{Sanitize: cupool.Sanitizers{Canaries: 64, Wait: true}})
+	limiting, err := adaptor.NewLimiting(c, mib)
+	require.NoError(t, err)
+	statistics := adaptor.NewStatistics(limiting)
+	tracking := adaptor.NewTracking(statistics)
+	recording := adaptor.NewRecording(tracking, io.Discard)
+	for name, free := range map[string]func(b cupool.Block) error{
+		"Free":    recording.Free,
+		"FreePtr": func(b cupool.Block) error { return recording.FreePtr(b.Ptr(), b.Size()) },
+	} {
+		b := alloc(t, recording, 1000)
+		require.NoError(t, c.DefaultStream().Memset(b.Ptr(), 7, 1001))
+		require.ErrorIs(t, free(b), cupool.ErrCorrupted, name)
+		require.Zero(t, limiting.Used(), name)
+		require.Zero(t, statistics.Counters().Blocks.Current, name)
+		require.NoError(t, tracking.Check(), name)
+		require.Zero(t, adaptor.Kept(recording), name)
+	}
 }
 
 // Goroutines never have more together than the limit.

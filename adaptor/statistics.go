@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/blockerr"
 )
 
 // Counters count what was allocated and freed in a section of a program.
@@ -89,7 +90,7 @@ func (s *Statistics) Alloc(size int64, on *cupool.Stream) (cupool.Block, error) 
 // Free implements cupool.Allocator.
 func (s *Statistics) Free(b cupool.Block) error {
 	err := s.Unwrap().Free(b)
-	if err == nil {
+	if blockerr.Freed(err) {
 		s.count(b, (*Counters).take)
 	}
 	return err

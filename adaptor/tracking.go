@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/blockerr"
 	"github.com/cupool/cupool/internal/callstack"
 )
 
@@ -75,7 +76,7 @@ func (t *Tracking) Alloc(size int64, s *cupool.Stream) (cupool.Block, error) {
 // Free implements cupool.Allocator.
 func (t *Tracking) Free(b cupool.Block) error {
 	err := t.Unwrap().Free(b)
-	if err == nil {
+	if blockerr.Freed(err) {
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		delete(t.live, b) // its generation tells it from every other block

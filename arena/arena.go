@@ -47,6 +47,7 @@ type Config struct {
 // ZeroOnAlloc and ZeroOnFree do not fill its parts between two users.
 type Arena struct {
 	a    cupool.Allocator
+	pool *cupool.Pool // that the memory is of; nil: of another allocator
 	s    *cupool.Stream
 	mint cupool.Mint
 	cfg  Config
@@ -104,7 +105,14 @@ func New(a cupool.Allocator, cfg Config) (*Arena, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cupool: new arena: %w", err)
 	}
-	return &Arena{a: a, s: cfg.Stream, mint: cupool.NewMint(), cfg: cfg, memory: b, stats: Stats{Size: cfg.Size}}, nil
+	r := &Arena{a: a, s: cfg.Stream, mint: cupool.NewMint(), cfg: cfg, memory: b, stats: Stats{Size: cfg.Size}}
+	root := cfg.Stream.Pool()
+	for _, p := range append(root.Pools(), root) {
+		if p.StreamOf(b) != nil {
+			r.pool = p
+		}
+	}
+	return r, nil
 }
 
 // isNone reports whether New did not make the Arena.
@@ -195,6 +203,11 @@ func (r *Arena) AllocAligned(size, align int64, s *cupool.Stream) (cupool.Block,
 	defer r.mu.Unlock()
 	if r.closed {
 		return cupool.Block{}, r.closedError("allocation")
+	}
+	if r.pool != nil {
+		if err := r.pool.Err(); err != nil { // it sleeps, or its device is lost
+			return cupool.Block{}, err
+		}
 	}
 	pad := -int64(r.memory.Ptr()) - r.off
 	pad &= max(align, sizeclass.Quantum) - 1
@@ -352,7 +365,7 @@ func (r *Arena) Free(h cupool.Block) error {
 		return err
 	}
 	if !b.from.IsEmpty() {
-		if err := r.a.Free(b.from); err != nil {
+		if err = r.a.Free(b.from); !blockerr.Freed(err) {
 			return err
 		}
 		r.overflow -= sizeclass.Round(b.from.Size())
@@ -360,7 +373,7 @@ func (r *Arena) Free(h cupool.Block) error {
 	}
 	b.freed = true
 	r.stats.Blocks--
-	return nil
+	return err
 }
 
 // RecordStream implements cupool.Allocator.

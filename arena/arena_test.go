@@ -57,6 +57,37 @@ func alloc(t *testing.T, a cupool.Allocator, size int64) cupool.Block {
 	return pooltest.Alloc(t, a, size, nil)
 }
 
+// TestArenaAsleep: while the allocator sleeps there is no memory, in an arena either.
+func TestArenaAsleep(t *testing.T) {
+	c := pooltest.Open(t, cupool.Config{Driver: simdev.New(simdev.Config{}), Backing: cupool.BackingVMM})
+	p := pooltest.NewPrivate(t, c, cupool.PoolConfig{})
+	for name, below := range map[string]cupool.Allocator{"pool": p, "label": p.WithLabel("phase")} {
+		a, err := arena.New(below, arena.Config{Size: mib})
+		require.NoError(t, err)
+		b := alloc(t, a, 1000)
+		require.NoError(t, p.Sleep(nil))
+		_, err = a.Alloc(1000, nil)
+		require.ErrorIs(t, err, cupool.ErrAsleep, name)
+		require.NoError(t, a.Free(b))
+		require.NoError(t, p.Wake())
+		require.NoError(t, a.Free(alloc(t, a, 1000)))
+		require.NoError(t, a.Close())
+	}
+}
+
+// TestFreeOfDamaged: a block beside the arena that Free finds damage of was freed.
+func TestFreeOfDamaged(t *testing.T) {
+	c := pooltest.Open(t, cupool.Config{Sanitize: cupool.Sanitizers{Canaries: 64, Wait: true}})
+	a, err := arena.New(c, arena.Config{Size: 512, Overflow: true})
+	require.NoError(t, err)
+	b := alloc(t, a, 1000)
+	require.NoError(t, c.DefaultStream().Memset(b.Ptr(), 7, 1001))
+	require.ErrorIs(t, a.Free(b), cupool.ErrCorrupted)
+	require.Zero(t, a.Stats().Blocks)
+	require.Zero(t, a.Stats().Overflow)
+	require.NoError(t, a.Close())
+}
+
 func TestArena(t *testing.T) {
 	a, c, d := newArena(t, 10_000)
 	x, y := alloc(t, a, 1000), alloc(t, a, 1)

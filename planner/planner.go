@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/blockerr"
 	"github.com/cupool/cupool/internal/sizeclass"
 )
 
@@ -304,7 +305,7 @@ func (p *Planner) Free(h cupool.Block) error {
 	}
 	l := p.recordingLane(h)
 	err := p.c.Free(h)
-	if l != nil && err == nil {
+	if l != nil && blockerr.Freed(err) {
 		l.freed(h)
 	}
 	return err

@@ -214,6 +214,25 @@ func (x *planned) layers(n int) (where []cupool.Ptr) {
 
 func sim(capacity int64) cupool.Driver { return simdev.New(simdev.Config{Capacity: capacity}) }
 
+// TestFreeOfDamaged: a block that Free finds damage of was freed, and is planned.
+func TestFreeOfDamaged(t *testing.T) {
+	x := newPlanned(t, pooltest.OpenHost(t), planner.Config{Confirm: 1}, func(c *cupool.Config) { c.Sanitize = cupool.Sanitizers{Canaries: 64, Wait: true} })
+	for i := range 2 {
+		x.iterate(func() {
+			b, err := x.Alloc(mib, nil)
+			require.NoError(t, err)
+			if i == 0 {
+				require.NoError(t, x.DefaultStream().Memset(b.Ptr(), 7, mib+1))
+				require.ErrorIs(t, x.Free(b), cupool.ErrCorrupted)
+				require.ErrorIs(t, x.c.Check(), cupool.ErrCorrupted) // it is told
+			} else {
+				require.NoError(t, x.Free(b))
+			}
+		})
+	}
+	require.EqualValues(t, 1, x.Stats().PlannedHits)
+}
+
 func TestServesRecordedIteration(t *testing.T) {
 	for _, backing := range []cupool.Backing{cupool.BackingSegments, cupool.BackingVMM} {
 		t.Run(backing.String(), func(t *testing.T) {

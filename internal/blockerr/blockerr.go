@@ -1,10 +1,11 @@
 // Package blockerr says what is wrong with calls on blocks, for the allocators that
-// have books of their own: packages planner, native and arena. Each finds a block in
-// its own way, by request, in a sorted list or by an offset. What it tells a program
-// is the same.
+// have books of their own: packages planner, native, arena and adaptor. Each finds a
+// block in its own way, by request, in a sorted list or by an offset. What it tells a
+// program is the same.
 package blockerr
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/cupool/cupool"
@@ -28,6 +29,10 @@ func Of(op string, h cupool.Block, s *cupool.Stream, reason error) error {
 	}
 	return e
 }
+
+// Freed reports whether a Free that returned an error has freed its block: what it finds
+// corrupted is freed all the same.
+func Freed(err error) bool { return err == nil || errors.Is(err, cupool.ErrCorrupted) }
 
 // Gone returns the error of a call on a block that was freed: ErrDoubleFree of a
 // free, else ErrUseAfterFree. A free after its memory was handed out again is

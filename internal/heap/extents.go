@@ -383,6 +383,10 @@ func (h *Heap) GapRanges() (n int) {
 // when nothing is in use any more. It returns the bytes that slept.
 func (h *Heap) CloseRanges() (slept int64, err error) {
 	errs := []error{h.DropIdleStitches()}
+	for _, st := range h.stitches { // what a call failed for: their chunks go all the same
+		errs = append(errs, st.leave(h.space.Memory))
+	}
+	h.stitches = nil
 	for k := range h.ranges {
 		for _, r := range h.ranges[k] {
 			n, err := h.closeRange(r)

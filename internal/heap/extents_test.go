@@ -1,6 +1,7 @@
 package heap
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -298,4 +299,54 @@ func TestCloseAsleep(t *testing.T) {
 	require.Equal(t, slept, n)
 	require.True(t, h.IsEmpty())
 	r.close()
+}
+
+// TestCloseBesideStitches: where a stitched range cannot be given back, nothing of its chunks stays in the
+// books, and it goes later.
+func TestCloseBesideStitches(t *testing.T) {
+	for _, call := range []simdev.Call{simdev.MemUnmap, simdev.AddressFree} {
+		for _, times := range []int{1, 2} {
+			r, h, between := scattered(t)
+			rows := []block.ID{r.alloc(h, 8*mib), r.alloc(h, 8*mib)}
+			r.free(rows...)
+			r.free(between...)
+			require.Len(t, h.stitches, 2)
+			failed := r.d.Calls(call)
+			r.d.FailAlways(call, errBroken)
+			if times == 1 {
+				r.d.FailAlways(call, nil)
+				r.d.FailNth(call, 1, errBroken)
+			}
+			_, err := h.CloseRanges()
+			require.ErrorIs(t, err, errBroken)
+			require.Greater(t, r.d.Calls(call), failed)
+			r.d.FailAlways(call, nil)
+			r.check()
+			require.True(t, h.IsEmpty())
+			require.Empty(t, h.stitches)
+			require.NoError(t, h.space.Memory.Retry())
+			r.close()
+		}
+	}
+}
+
+// TestCloseBesideYielded: the same of a range that maps chunks which another heap took.
+func TestCloseBesideYielded(t *testing.T) {
+	for _, always := range []bool{false, true} {
+		r, from, to, between := yielded(t, 6*mib)
+		r.free(between...)
+		require.True(t, slices.ContainsFunc(from.stitches[0].chunks, (*chunk).away))
+		r.d.FailNth(simdev.MemUnmap, 1, errBroken)
+		if always {
+			r.d.FailAlways(simdev.MemUnmap, errBroken)
+		}
+		_, err := from.CloseRanges()
+		require.ErrorIs(t, err, errBroken)
+		r.d.FailAlways(simdev.MemUnmap, nil)
+		r.check()
+		require.Empty(t, from.stitches)
+		require.NoError(t, from.space.Memory.Retry())
+		require.Equal(t, len(to.ranges[ledger.Large]), r.d.Stats().Reservations)
+		r.close()
+	}
 }

@@ -1,6 +1,8 @@
 package heap
 
 import (
+	"errors"
+
 	"github.com/cupool/cupool/device"
 	"github.com/cupool/cupool/internal/vmem"
 )
@@ -125,6 +127,22 @@ func (st *stitch) cutFront(m *vmem.Mapper, n int) error {
 		st.chunks, st.size, n = st.chunks[hi:], st.size-size, n-hi
 	}
 	return nil
+}
+
+// leave gives a range back whose chunks go. What the device refuses is tried again later.
+func (st *stitch) leave(m *vmem.Mapper) error {
+	var errs []error
+	at := st.base
+	for _, c := range st.chunks {
+		switch {
+		case c.away():
+			errs = append(errs, m.LeaveAlias(at, c.piece()))
+		case !st.asleep:
+			errs = append(errs, m.Leave(at, c.size))
+		}
+		at += device.Ptr(c.size)
+	}
+	return errors.Join(append(errs, m.Unreserve(st.at, st.limit))...)
 }
 
 // unmapRow unmaps size bytes of chunks, of which the first is the only one or none is away.

@@ -81,6 +81,7 @@ type Pool struct {
 // A finding is what was found of a block in a generation.
 type finding struct {
 	err *device.CorruptionError
+	id  block.ID
 	gen uint64
 }
 
@@ -261,7 +262,7 @@ func (p *Pool) check(id block.ID, b *block.Block, s device.Stream, from, to int6
 	e.AllocatedAt, e.Label = o.Describe(p.Package)
 	p.mu.Lock()
 	if len(p.found) < maxFound {
-		p.found = append(p.found, finding{e, b.Word().Gen()})
+		p.found = append(p.found, finding{e, id, b.Word().Gen()})
 	} else {
 		p.more++
 	}
@@ -270,11 +271,11 @@ func (p *Pool) check(id block.ID, b *block.Block, s device.Stream, from, to int6
 }
 
 // Found returns what was found of a block, or nil.
-func (p *Pool) Found(at device.Ptr, gen uint64) error {
+func (p *Pool) Found(id block.ID, gen uint64) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, f := range p.found {
-		if f.err.Ptr == at && f.gen == gen {
+		if f.id == id && f.gen == gen {
 			return f.err
 		}
 	}

@@ -35,9 +35,12 @@ func divisionOf(size int64) int {
 // [256:1,512:2,1024:4,>:8], where the first number of a pair is a size in MiB
 // and the second is for sizes from there to its double; that of the first pair
 // also for what is smaller, that of ">" for what is larger than in the last.
-// Sizes that are not listed are left alone. The error says what is wrong with the
-// text, which it does not repeat.
+// Sizes that are not listed are left alone, and all are with none. The error says what
+// is wrong with the text, which it does not repeat.
 func ParseDivisions(s string) (d Divisions, err error) {
+	if s == "none" {
+		return d, nil
+	}
 	list, isList := strings.CutPrefix(strings.ReplaceAll(s, " ", ""), "[")
 	if !isList {
 		n, err := strconv.Atoi(list)
@@ -89,8 +92,8 @@ func parseDivision(pair string) (i, n int, reason string) {
 	return bits.Len64(uint64(mib)) - 1, n, ""
 }
 
-// String returns what ParseDivisions reads, or "none". Divisions that round the
-// same print the same, but for those that are all 0 and all 1.
+// String returns what ParseDivisions reads. Divisions that round the same print the
+// same, but for those that are all 0, which are "none", and all 1.
 func (d Divisions) String() string {
 	if d == (Divisions{}) {
 		return "none"

@@ -195,6 +195,22 @@ func (m *Mapper) Unmap(at device.Ptr, size int64) error {
 	return nil
 }
 
+// Leave is Unmap that is tried again later where it fails.
+func (m *Mapper) Leave(at device.Ptr, size int64) error {
+	return m.giveBack(leftover{base: at, mapped: size})
+}
+
+// LeaveAlias is UnmapAlias that is tried again later where it fails.
+func (m *Mapper) LeaveAlias(at device.Ptr, p Piece) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !slices.Contains(m.aliases[p.Handle], at) {
+		return nil
+	}
+	m.dropAliasesLocked(p.Handle, []device.Ptr{at})
+	return m.leaveLocked(leftover{base: at, mapped: p.Size})
+}
+
 // Release gives memory back to the device that is mapped at aliases at most.
 func (m *Mapper) Release(p Piece) error {
 	err := errors.Join(m.unmapAliases(p), m.giveBack(leftover{handle: p.Handle}))
@@ -259,14 +275,19 @@ func (m *Mapper) unmapAliases(p Piece) error {
 	defer m.mu.Unlock()
 	var errs []error
 	for _, at := range m.aliases[p.Handle] {
-		l := leftover{base: at, mapped: p.Size}
-		if err := m.tryGiveBack(&l); err != nil {
-			m.left = append(m.left, l)
-			errs = append(errs, err)
-		}
+		errs = append(errs, m.leaveLocked(leftover{base: at, mapped: p.Size}))
 	}
 	delete(m.aliases, p.Handle)
 	return errors.Join(errs...)
+}
+
+// leaveLocked is giveBack with the lock held.
+func (m *Mapper) leaveLocked(l leftover) error {
+	err := m.tryGiveBack(&l)
+	if err != nil {
+		m.left = append(m.left, l)
+	}
+	return err
 }
 
 // giveBack gives memory back, as far as the device lets it, and remembers the
