@@ -478,25 +478,6 @@ func TestCloseBesideConfigure(t *testing.T) {
 	})
 }
 
-// TestCloseInOnRelease: a program may close the allocator where it is told of memory that went back, also
-// where the goroutines of two pools do so at once.
-func TestCloseInOnRelease(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var c *cupool.Pool
-		closed := make(chan error, 2)
-		c = pooltest.Open(t, cupool.Config{Driver: simdev.New(simdev.Config{}), Decay: time.Second, OnRelease: func(int64) {
-			time.Sleep(time.Second) // the other one is here, too
-			closed <- c.Close()
-		}})
-		for _, of := range []*cupool.Pool{c, pooltest.NewPrivate(t, c, cupool.PoolConfig{})} {
-			require.NoError(t, of.Free(pooltest.Alloc(t, of, 30*mib, nil)))
-		}
-		for range 2 {
-			require.NoError(t, pooltest.Ignore(<-closed, cupool.ErrClosed))
-		}
-	})
-}
-
 // A pool that is made beside Close is closed with the allocator, or not made at all; nothing of it goes on.
 func TestNewPoolBesideClose(t *testing.T) {
 	for range 50 {

@@ -310,7 +310,8 @@ type Config struct {
 	BeforeGrow func(size int64)
 	// OnRelease is called after memory went back to the device, with the
 	// bytes, also by Trim, Sleep and Close. It is called without locks and may
-	// use the allocator.
+	// use the allocator, but not close it: Close waits for the goroutine of a
+	// Decay, which calls this, too.
 	OnRelease func(released int64)
 
 	// Logger gets what goes wrong where no error can be returned, and what is

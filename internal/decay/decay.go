@@ -5,9 +5,7 @@
 package decay
 
 import (
-	"runtime"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 )
@@ -38,8 +36,6 @@ type Decay struct {
 func (d *Decay) Start(within time.Duration) {
 	d.stop = make(chan struct{})
 	d.ended.Go(func() {
-		goroutines.Store(goroutine(), nil)
-		defer goroutines.Delete(goroutine())
 		tick := time.NewTicker(within / steps)
 		defer tick.Stop()
 		for {
@@ -60,22 +56,8 @@ func (d *Decay) Stop() {
 	}
 }
 
-// goroutines are those that all Decays have started.
-var goroutines sync.Map
-
-// goroutine returns what a stack of the calling goroutine begins with: "goroutine 7 ".
-func goroutine() string {
-	var stack [64]byte
-	name, _, _ := strings.Cut(string(stack[:runtime.Stack(stack[:], false)]), "[")
-	return name
-}
-
-// Wait waits for the goroutine, if it was stopped. Where such a goroutine calls it, which may be
-// waited for itself, it does nothing.
+// Wait waits for the goroutine, if it was stopped.
 func (d *Decay) Wait() {
-	if _, own := goroutines.Load(goroutine()); own {
-		return
-	}
 	select {
 	case <-d.stop:
 		d.ended.Wait()
