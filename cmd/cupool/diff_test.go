@@ -124,6 +124,26 @@ func TestDiffSamples(t *testing.T) {
 	require.EqualValues(t, 3*512, d.After.Live)
 }
 
+// What was allocated before the history began stays what no stack is known of.
+func TestDiffLateHistory(t *testing.T) {
+	c, err := cupool.New(cupool.Config{Driver: simdev.New(simdev.Config{}), Backing: cupool.BackingSegments})
+	require.NoError(t, err)
+	alloc := func(n int) {
+		for range n {
+			_, err := c.Alloc(1<<20, nil)
+			require.NoError(t, err)
+		}
+	}
+	alloc(10)
+	before := c.Snapshot().Flat()
+	require.NoError(t, c.StartHistory(cupool.History{SampleBytes: 1}))
+	alloc(3)
+	d := compare(before, c.Snapshot().Flat())
+	require.Len(t, d.Stacks, 1, "nothing that no stack is known of came or went")
+	require.Equal(t, amount{}, d.Stacks[0].Before)
+	require.Equal(t, amount{3, 3 << 20}, d.Stacks[0].After)
+}
+
 // The largest weights that a snapshot may have can be printed as JSON.
 func TestDiffHeavy(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "heavy.json")
