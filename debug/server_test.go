@@ -455,6 +455,21 @@ func TestCourse(t *testing.T) {
 	assert.Equal(t, []int64{40, 0, 0, 0, 0, 0}, got.Live)
 	assert.Equal(t, []int64{40, 0, 0, 0, 0, 0}, got.Requested)
 	assert.Equal(t, [][]int64{none, none, none}, [][]int64{got.Pending, got.Reserved, got.Peak})
+
+	// Those that claim more than there can be end at the most that an int64 holds.
+	got = courseOf(snapshot.Snapshot{
+		Segments: []snapshot.Segment{{Blocks: []snapshot.Block{{Size: 8, Requested: 8, State: snapshot.Live}}}},
+		Events: []snapshot.Event{
+			{Number: 1},
+			{Number: 2, Kind: snapshot.FreeRequested, Size: math.MaxInt64},
+			{Number: 3, Kind: snapshot.FreeCompleted, Size: math.MaxInt64 / 2, Weight: 4},
+			{Number: 4, Kind: snapshot.SegmentFree, Size: math.MaxInt64},
+		},
+	})
+	assert.Equal(t, []int64{math.MaxInt64, 8, 8, 8}, got.Live)
+	assert.Equal(t, []int64{math.MaxInt64, 8, 8, 8}, got.Requested)
+	assert.Equal(t, []int64{0, math.MaxInt64, 0, 0}, got.Pending)
+	assert.Equal(t, []int64{math.MaxInt64, math.MaxInt64, math.MaxInt64, 8}, got.Reserved)
 }
 
 // Of twice as many events as there may be samples, every second makes one; the last one
