@@ -97,6 +97,9 @@ func (c *client) ask(ctx context.Context) (*State, error) {
 	if len(pools) > 1 {
 		s.Peak = 0 // pools have theirs at different times
 	}
+	if s.unlimited {
+		s.Limit = 0
+	}
 	s.Time = time.Now()
 	s.Labels = labels.list()
 	if err := c.get(ctx, "oom", nil, &s.OOM); err != nil {

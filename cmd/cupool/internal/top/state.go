@@ -28,6 +28,8 @@ type State struct {
 
 	Recorded bool // where some of it was allocated
 	OOM      *OOM // nil: none
+
+	unlimited bool // one allocator has no limit
 }
 
 // OOM is the last allocation that failed for lack of memory.

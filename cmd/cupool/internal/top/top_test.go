@@ -68,6 +68,35 @@ func TestOnce(t *testing.T) {
 	}
 }
 
+// Of several allocators the limits add up where each has one.
+func TestSeveral(t *testing.T) {
+	for _, c := range []struct {
+		limits []int64
+		want   int64
+	}{
+		{[]int64{64 << 20, 32 << 20}, 96 << 20}, {[]int64{0, 32 << 20}, 0}, {[]int64{64 << 20, 0}, 0}, {[]int64{0, 0}, 0},
+	} {
+		var pools []*cupool.Pool
+		for _, limit := range c.limits {
+			p, err := cupool.New(cupool.Config{Limit: limit, Backing: cupool.BackingSegments})
+			require.NoError(t, err)
+			defer p.Close()
+			pools = append(pools, p)
+		}
+		for failing, asked := range map[int]int64{0: 1 << 50, 1: 2 << 50} {
+			_, err := pools[failing].Alloc(asked, nil)
+			require.ErrorIs(t, err, cupool.ErrOutOfMemory)
+			server := httptest.NewServer(debug.Handler(pools...))
+			var out strings.Builder
+			require.NoError(t, Once(t.Context(), &out, server.URL+"//", true))
+			server.Close()
+			var state State
+			require.NoError(t, json.Unmarshal([]byte(out.String()), &state))
+			require.Equal(t, c.want, state.Limit, c.limits)
+		}
+	}
+}
+
 // A private pool that is closed while the page is read is left out.
 func TestPassingPool(t *testing.T) {
 	for _, last := range []string{"pools", "stats", "blocks"} {
