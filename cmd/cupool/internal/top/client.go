@@ -102,9 +102,6 @@ func (c *client) ask(ctx context.Context) (*State, error) {
 	}
 	s.Time = time.Now()
 	s.Labels = labels.list()
-	if err := c.get(ctx, "oom", nil, &s.OOM); err != nil {
-		return nil, err
-	}
 	s.sortEvents()
 	return s, nil
 }
@@ -127,6 +124,11 @@ func (c *client) askPool(ctx context.Context, p pool, s *State, labels holders) 
 	for _, l := range st.Labels {
 		labels.add(l.Label, l.Bytes.Current, l.Blocks.Current)
 	}
+	if !p.Private { // those of its private pools are among its own
+		if err := c.askOOM(ctx, of, s); err != nil {
+			return err
+		}
+	}
 	s.add(p, &st)
 	s.addStreams(&picture)
 	s.addLines(&picture)
@@ -134,6 +136,18 @@ func (c *client) askPool(ctx context.Context, p pool, s *State, labels holders) 
 		return err
 	}
 	s.Events = append(s.Events, events[max(0, len(events)-askedEvents):]...)
+	return nil
+}
+
+// askOOM keeps the last allocation that failed.
+func (c *client) askOOM(ctx context.Context, of url.Values, s *State) error {
+	var x *OOM
+	if err := c.get(ctx, "oom", of, &x); err != nil {
+		return err
+	}
+	if x != nil && (s.OOM == nil || x.Time.After(s.OOM.Time)) {
+		s.OOM = x
+	}
 	return nil
 }
 

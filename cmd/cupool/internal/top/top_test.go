@@ -68,7 +68,7 @@ func TestOnce(t *testing.T) {
 	}
 }
 
-// Of several allocators the limits add up where each has one.
+// Of several allocators the limits add up where each has one, and the last failure of all is shown.
 func TestSeveral(t *testing.T) {
 	for _, c := range []struct {
 		limits []int64
@@ -93,6 +93,7 @@ func TestSeveral(t *testing.T) {
 			var state State
 			require.NoError(t, json.Unmarshal([]byte(out.String()), &state))
 			require.Equal(t, c.want, state.Limit, c.limits)
+			require.Equal(t, asked, state.OOM.Asked, c.limits)
 		}
 	}
 }
