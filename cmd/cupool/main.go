@@ -109,12 +109,16 @@ func addCobras(root *cobra.Command) {
 		switch c.Name() {
 		case "help":
 			c.Args = func(_ *cobra.Command, args []string) error {
-				if found, rest, _ := root.Find(args); len(rest) > 0 {
-					return found.Args(found, rest)
+				found, rest, _ := root.Find(args)
+				if found == root && len(rest) > 0 {
+					return root.Args(root, rest)
 				}
-				return nil
+				return noArgs(found, rest)
 			}
 		case "completion":
+			for _, shell := range c.Commands() {
+				shell.Args = noArgs
+			}
 			c.Args = cobra.ArbitraryArgs
 			c.RunE = func(*cobra.Command, []string) error { return wrongUsage("which shell? bash, zsh, fish or powershell") }
 		}
@@ -124,15 +128,23 @@ func addCobras(root *cobra.Command) {
 // A usageError is a command line that is wrong.
 type usageError struct{ error }
 
+// noArgs refuses arguments.
+func noArgs(_ *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return wrongUsage("unexpected argument %q", args[0])
+	}
+	return nil
+}
+
 func wrongUsage(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
 // newCommand returns a command that takes so many arguments; most < 0: or more. want says
 // what they are, where there are others.
 func newCommand(use, short, text string, least, most int, want string) *cobra.Command {
-	return &cobra.Command{Use: use, Short: short, Long: text, Args: func(_ *cobra.Command, args []string) error {
+	return &cobra.Command{Use: use, Short: short, Long: text, Args: func(c *cobra.Command, args []string) error {
 		switch {
-		case want == "" && len(args) > 0:
-			return wrongUsage("unexpected argument %q", args[0])
+		case want == "":
+			return noArgs(c, args)
 		case len(args) < least, most >= 0 && len(args) > most:
 			return wrongUsage("%s", want)
 		}

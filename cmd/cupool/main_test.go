@@ -51,7 +51,10 @@ func TestUsage(t *testing.T) {
 		`cupool help: unknown command "replai": do you mean replay?`: {"help", "replai"},
 		`cupool help: unexpected argument "that"`:                    {"help", "info", "that"},
 		"cupool completion: which shell?":                            {"completion", "tcsh"},
+		`cupool help: unexpected argument "this"`:                    {"help", "top", "this"},
+		`cupool help: unexpected argument "those"`:                   {"help", "diff", "those"},
 		"cupool completion: which shell? bash":                       {"completion"},
+		`cupool completion bash: unexpected argument "that"`:         {"completion", "bash", "that"},
 	} {
 		status, stdout, stderr := tool(t, args...)
 		assert.Equal(t, 2, status, args)
