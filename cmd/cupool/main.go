@@ -53,9 +53,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (status i
 	addCobras(root)
 	root.SetArgs(dashes(args))
 	cmd, err := root.ExecuteContextC(ctx)
-	if err == nil {
-		err = out.err // cobra's help does not look
-	}
+	err = cmp.Or(out.err, err) // cobra's help does not look, and others meet it several times
 	switch {
 	case err == nil:
 		return 0
@@ -84,6 +82,9 @@ func newRoot() *cobra.Command {
 	root.Args = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
 			return wrongUsage("which command?")
+		}
+		if cmd.ArgsLenAtDash() == 0 {
+			return wrongUsage("a command stands in front of --")
 		}
 		cmd.SuggestionsMinimumDistance = 2
 		if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
