@@ -9,7 +9,9 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"os"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -215,6 +217,28 @@ func TestHistoryAndMoment(t *testing.T) {
 	b.do(chromedp.Click("#oom-first"))
 	b.wait(tileOf("Live") + fmt.Sprintf(` === %q`, live))
 	b.wait(`document.querySelector('#oom-line').innerText.includes('300 MiB')`)
+}
+
+// When the program was started anew, nothing of the one before is left.
+func TestRestart(t *testing.T) {
+	before := debugtest.NewPool(t, cupool.Config{History: debugtest.Everything(), Limit: 64 << 20})
+	after := debugtest.NewPool(t, cupool.Config{History: debugtest.Everything(), Limit: 64 << 20})
+	var now atomic.Value
+	now.Store(debug.Handler(before))
+	b := openBrowser(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { now.Load().(http.Handler).ServeHTTP(w, r) }))
+	b.ready()
+	_, err := before.WithLabel("before").Alloc(3<<20, nil)
+	require.NoError(t, err)
+	_, err = before.Alloc(100<<20, nil)
+	require.ErrorIs(t, err, cupool.ErrOutOfMemory)
+	b.wait(`!document.querySelector('#oom').hidden && document.querySelector('#events').innerText.includes('before')`)
+
+	_, err = after.WithLabel("after").Alloc(5<<20, nil)
+	require.NoError(t, err)
+	now.Store(debug.Handler(after))
+	b.wait(`document.querySelector('#oom').hidden && document.querySelector('#events').innerText.includes('after')`)
+	assert.NotContains(t, b.text("#events"), "before")
+	assert.Equal(t, "5 MiB", b.tile("Live"))
 }
 
 // frames scrolls, zooms and points at the map in each frame for a while, and returns the
