@@ -191,6 +191,9 @@ func TestHistoryAndMoment(t *testing.T) {
 	assert.Regexp(t, `^Cause: .*\nHeld: \d+ blocks?, .*, allocated at pagetest.TestHistoryAndMoment`, b.text("#oom-why"))
 	b.look("light", 1360, 1500)
 	b.shot("oom-now")
+	failed := `[...document.querySelectorAll('#events tbody tr')].find(r => r.innerText.includes('Out of memory'))`
+	b.wait(failed)
+	assert.NotContains(t, eval[string](b, failed+".innerText"), "0x", "it is at no address")
 	live := b.tile("Live")
 	require.NoError(t, c.Sync())
 	more, err := c.Alloc(100<<20, nil)
