@@ -56,7 +56,10 @@ async function pools() {
   const r = await get('pools', {});
   if (!r) return;
   state.pools = r;
-  if (!r.some(p => p.id === state.pool)) state.pool = r[0]?.id || '';
+  if (!r.some(p => p.id === state.pool)) {
+    state.pool = r[0]?.id || '';
+    anew();
+  }
   $('pool').replaceChildren(...r.map(p => el('option', { value: p.id, selected: p.id === state.pool }, (p.private ? '\u2003' : '') + p.name)));
   const p = current();
   $('device').textContent = p ? p.device : 'There is no allocator.';

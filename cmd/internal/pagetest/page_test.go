@@ -244,6 +244,27 @@ func TestRestart(t *testing.T) {
 	assert.Equal(t, "5 MiB", b.tile("Live"))
 }
 
+// When the private pool that is looked at is closed, the page shows the allocator, and nothing of the
+// pool is left.
+func TestPoolCloses(t *testing.T) {
+	c := debugtest.NewPool(t, cupool.Config{History: debugtest.Everything()})
+	p, err := c.NewPool(cupool.PoolConfig{Name: "closing"})
+	require.NoError(t, err)
+	_, err = c.WithLabel("weights").Alloc(3<<20, nil)
+	require.NoError(t, err)
+	x, err := p.WithLabel("of the pool").Alloc(5<<20, nil)
+	require.NoError(t, err)
+	b := openBrowser(t, debug.Handler(c))
+	b.ready()
+	b.do(chromedp.SetValue("#pool", "allocator/closing", chromedp.ByID), chromedp.Evaluate(`document.querySelector('#pool').dispatchEvent(new Event('change'))`, nil))
+	b.wait(`document.querySelector('#events').innerText.includes('of the pool')`)
+	require.NoError(t, p.Free(x))
+	require.NoError(t, p.Close())
+	b.wait(`document.querySelector('#events').innerText.includes('weights')`)
+	assert.NotContains(t, b.text("#events"), "of the pool")
+	b.wait(tileOf("Live") + ` === '3 MiB'`)
+}
+
 // frames scrolls, zooms and points at the map in each frame for a while, and returns the
 // times of the page's own work in each, in milliseconds.
 const frames = `(async () => {
