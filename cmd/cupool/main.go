@@ -60,6 +60,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (status i
 	case errors.As(err, &usageError{}):
 		fmt.Fprintf(stderr, "%s: %v (%s -h tells more)\n", cmd.CommandPath(), err, cmd.CommandPath())
 		return 2
+	case errors.Is(err, context.Canceled):
+		err = errors.New("interrupted")
 	}
 	fmt.Fprintf(stderr, "%s: %v\n", cmd.CommandPath(), err)
 	return 1

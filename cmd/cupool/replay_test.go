@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -160,10 +162,17 @@ func TestReplayExplain(t *testing.T) {
 	require.Equal(t, r.Explain.Reserved-r.Explain.Requested, sum)
 }
 
-func TestReplayInterrupted(t *testing.T) {
+// A command that is interrupted says so, and nothing of how.
+func TestInterrupted(t *testing.T) {
+	page := httptest.NewServer(http.NotFoundHandler())
+	defer page.Close()
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	var out, errs strings.Builder
-	require.Equal(t, 1, run(ctx, []string{"replay", traces + "holes.trace"}, &out, &errs))
-	require.Equal(t, "cupool replay: interrupted\n", errs.String())
+	for _, args := range [][]string{
+		{"replay", traces + "holes.trace"}, {"top", traces + "holes.trace"}, {"view", "-no-browser", traces + "holes.trace"}, {"top", page.URL}, {"view", "-no-browser", page.URL},
+	} {
+		var out, errs strings.Builder
+		require.Equal(t, 1, run(ctx, args, &out, &errs), args)
+		require.Equal(t, "cupool "+args[0]+": interrupted\n", errs.String())
+	}
 }
