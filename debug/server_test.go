@@ -417,6 +417,26 @@ func TestFrozenNames(t *testing.T) {
 		ids(one, snapshot.Snapshot{Device: "cuda:0", Pool: "p"}, one, snapshot.Snapshot{}))
 }
 
+// Free blocks are counted as the allocator does: what magazines cache is in use for its segment.
+func TestFrozenSplits(t *testing.T) {
+	c := debugtest.NewPool(t, cupool.Config{Backing: cupool.BackingSegments})
+	small, err := c.Alloc(1000, nil)
+	require.NoError(t, err)
+	large, err := c.Alloc(3<<20, nil)
+	require.NoError(t, err)
+	check := func() {
+		want, got := c.Stats().All, statsOf(c.Snapshot()).All
+		require.Positive(t, got.InactiveSplit.Current)
+		require.Equal(t, want.InactiveSplit.Current, got.InactiveSplit.Current)
+		require.Equal(t, want.InactiveSplitBytes.Current, got.InactiveSplitBytes.Current)
+	}
+	check()
+	require.NoError(t, c.Free(small))
+	require.NoError(t, c.Free(large))
+	require.Contains(t, c.Snapshot().Layout(), "[Cached ")
+	check()
+}
+
 // Memory over time goes back from what a snapshot holds through its events.
 func TestCourse(t *testing.T) {
 	at := time.UnixMilli(1e12)
