@@ -88,11 +88,15 @@ func (c *client) ask(ctx context.Context) (*State, error) {
 		return nil, err
 	}
 	s := &State{Device: pools[0].Device}
-	labels := holders{}
+	labels, devices := holders{}, map[string]bool{}
 	for _, p := range pools {
+		devices[p.Device] = true
 		if err := c.askPool(ctx, p, s, labels); err != nil && !(p.Private && errors.Is(err, errGone)) {
 			return nil, err
 		}
+	}
+	if more := len(devices) - 1; more > 0 {
+		s.Device = fmt.Sprintf("%s and %d more", s.Device, more)
 	}
 	if len(pools) > 1 {
 		s.Peak = 0 // pools have theirs at different times

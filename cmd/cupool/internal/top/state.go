@@ -14,7 +14,7 @@ import (
 // A State is what an allocator says about itself at one moment. Sizes are in
 // bytes, and counts are since the start.
 type State struct {
-	Device string
+	Device string // of the first pool, and how many others there are
 	Time   time.Time
 	Limit  int64 // what may be reserved; 0: no limit
 	Peak   int64 // of what was reserved; 0: not known

@@ -98,6 +98,29 @@ func TestSeveral(t *testing.T) {
 	}
 }
 
+// The allocators of a program may be of several devices.
+func TestDevices(t *testing.T) {
+	for _, c := range []struct {
+		devices []string
+		want    string
+	}{{[]string{"host:1GiB"}, "host (1 GiB)"}, {[]string{"host:1GiB", "host:1GiB"}, "host (1 GiB)"}, {[]string{"host:1GiB", "host:2GiB", "host:3GiB"}, "host (1 GiB) and 2 more"}} {
+		var pools []*cupool.Pool
+		for _, name := range c.devices {
+			d, err := cupool.Open(name)
+			require.NoError(t, err)
+			p, err := cupool.New(cupool.Config{Driver: d})
+			require.NoError(t, err)
+			defer p.Close()
+			pools = append(pools, p)
+		}
+		server := httptest.NewServer(debug.Handler(pools...))
+		defer server.Close()
+		var out strings.Builder
+		require.NoError(t, Once(t.Context(), &out, server.URL+"//", false))
+		require.Contains(t, out.String(), "  "+c.want+"  ")
+	}
+}
+
 // A private pool that is closed while the page is read is left out.
 func TestPassingPool(t *testing.T) {
 	for _, last := range []string{"pools", "stats", "blocks"} {
