@@ -94,17 +94,22 @@ func sorted(holders []Holder, by order) []Holder {
 }
 
 // rates returns how much each count grew in a second, and false where that is
-// not known: there is one state only, or the program was started anew.
-func rates(before, now *State) (Counts, bool) {
-	if before == nil || !now.Time.After(before.Time) || now.Allocs < before.Allocs {
+// not known: there is one state only, the program was started anew, or a pool was closed.
+func rates(before, now *State) (c Counts, known bool) {
+	if before == nil || !now.Time.After(before.Time) {
 		return Counts{}, false
 	}
 	seconds := now.Time.Sub(before.Time).Seconds()
-	per := func(now, before int64) int64 { return int64(float64(now-before)/seconds + 0.5) }
-	return Counts{
+	known = true
+	per := func(now, before int64) int64 {
+		known = known && now >= before
+		return int64(float64(now-before)/seconds + 0.5)
+	}
+	c = Counts{
 		Allocs: per(now.Allocs, before.Allocs), Frees: per(now.Frees, before.Frees),
 		Hits: per(now.Hits, before.Hits), Mapped: per(now.Mapped, before.Mapped), Grown: per(now.Grown, before.Grown),
 		DriverAllocs: per(now.DriverAllocs, before.DriverAllocs),
 		Retries:      per(now.Retries, before.Retries), OOMs: per(now.OOMs, before.OOMs),
-	}, true
+	}
+	return c, known
 }

@@ -362,6 +362,25 @@ func TestReconnect(t *testing.T) {
 	close(answers)
 }
 
+// A pool that was closed takes its counts along: how much the others' grew is not known then.
+func TestRates(t *testing.T) {
+	before := &State{Time: time.Unix(1, 0), Counts: Counts{Allocs: 100, Frees: 90, Hits: 40, Grown: 60, DriverAllocs: 60}}
+	for _, c := range []struct {
+		now Counts
+		ok  bool
+	}{
+		{Counts{Allocs: 300, Frees: 290, Hits: 240, Grown: 60, DriverAllocs: 60}, true},
+		{Counts{Allocs: 300, Frees: 290, Hits: 297, Grown: 3, DriverAllocs: 3}, false},
+		{Counts{Allocs: 50, Frees: 290, Hits: 240, Grown: 60, DriverAllocs: 60}, false},
+	} {
+		r, ok := rates(before, &State{Time: time.Unix(3, 0), Counts: c.now})
+		require.Equal(t, c.ok, ok, c.now)
+		if ok {
+			require.Equal(t, Counts{Allocs: 100, Frees: 100, Hits: 100}, r)
+		}
+	}
+}
+
 // + asks more often and - less often, also from an interval of -every that is none of those between
 // which they choose.
 func TestIntervals(t *testing.T) {
