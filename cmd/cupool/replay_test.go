@@ -162,6 +162,17 @@ func TestReplayExplain(t *testing.T) {
 	require.Equal(t, r.Explain.Reserved-r.Explain.Requested, sum)
 }
 
+// Where allocations of the model of PyTorch fail, its ratio says nothing.
+func TestReplayTorchFails(t *testing.T) {
+	trace := filepath.Join(t.TempDir(), "three.trace")
+	require.NoError(t, os.WriteFile(trace, []byte("a 1 3145728 0\nf 1\n"), 0o666))
+	status, out, errs := tool(t, "replay", "-capacity", "10MiB", trace)
+	require.Zero(t, status, errs)
+	require.Contains(t, out, "three: by PyTorch's default 1 of 1 allocations failed\n")
+	r := replayRow{torch: replay.TorchResult{FailedAllocs: 1}}
+	require.Contains(t, r.note(), "(PyTorch default: 1 allocations failed)")
+}
+
 // A command that is interrupted says so, and nothing of how.
 func TestInterrupted(t *testing.T) {
 	page := httptest.NewServer(http.NotFoundHandler())
