@@ -249,6 +249,32 @@ func TestHistorySamples(t *testing.T) {
 	require.NoError(t, c.Close())
 }
 
+// Where a sanitizer knows the stack of every block, none stands for others, also if it is a sample.
+func TestHistorySamplesOfSanitizedPools(t *testing.T) {
+	c := pooltest.Open(t, cupool.Config{
+		Driver:  simdev.New(simdev.Config{Capacity: 64 * mib}),
+		History: &cupool.History{SampleBytes: 64 << 10}, Sanitize: cupool.Sanitizers{Quarantine: mib},
+	})
+	for range 2000 {
+		pooltest.Alloc(t, c, 4<<10, nil)
+	}
+	require.Equal(t, []int64{2000, 2000 * 4 << 10}, linesOf(snapshot.LinesOf(c.Snapshot())))
+	_, err := c.Alloc(64*mib, nil)
+	var oom *cupool.OOMError
+	require.ErrorAs(t, err, &oom)
+	require.Equal(t, []int64{2000, 2000 * 4 << 10}, linesOf(oom.Lines))
+}
+
+// linesOf returns the sums of blocks and bytes.
+func linesOf(lines []snapshot.Line) []int64 {
+	sums := make([]int64, 2)
+	for _, l := range lines {
+		sums[0] += l.Blocks
+		sums[1] += l.Bytes
+	}
+	return sums
+}
+
 var sampledSizes = []int64{4 << 10, 10_000, 64 << 10, 1 << 20, 3 << 20}
 
 // estimate adds up weights.

@@ -69,7 +69,7 @@ type Stats struct {
 	LiveBytes    int64 // in blocks that the program holds
 	PendingBytes int64 // freed, but still used by other streams
 	CachedBytes  int64 // free, ready for reuse
-	AsleepBytes  int64 // of these, given back to the device until Wake
+	AsleepBytes  int64 // of these three, given back to the device until Wake
 	LargestFree  int64 // the largest cached block
 	FreeBlocks   int64 // cached blocks: of wholly free segments, between others, and in magazines
 	Limit        int64 // what may be reserved; 0: no limit

@@ -89,6 +89,9 @@ func (w *tour) origin(b *seenBlock) (o origins.Origin) {
 	if b.origin != 0 {
 		o = w.origins[b.origin-1]
 	}
+	if s := w.heaps.sanitizer; s != nil && s.Delays() { // the others have their stacks, too
+		o.Weight = min(o.Weight, 1)
+	}
 	return o
 }
 

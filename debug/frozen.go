@@ -96,10 +96,11 @@ func statsOf(p snapshot.Snapshot) (st cupool.Stats) {
 		if seg.Type == "small" {
 			pool = &st.Small
 		}
+		used := slices.ContainsFunc(seg.Blocks, func(b snapshot.Block) bool { return b.State != snapshot.Free && b.State != snapshot.Gap })
 		for _, of := range [...]*cupool.PoolStats{&st.All, pool} {
 			of.Segment.Add(1)
 			for _, b := range seg.Blocks {
-				countBlock(of, &seg, b)
+				countBlock(of, &seg, b, used)
 			}
 		}
 		for _, b := range seg.Blocks {
@@ -121,8 +122,8 @@ func statsOf(p snapshot.Snapshot) (st cupool.Stats) {
 }
 
 // countBlock counts a block of a segment. The memory of a stitched segment is
-// that of parts elsewhere, and is reserved there.
-func countBlock(of *cupool.PoolStats, seg *snapshot.Segment, b snapshot.Block) {
+// that of parts elsewhere, and is reserved there. used says that not all of the segment is free.
+func countBlock(of *cupool.PoolStats, seg *snapshot.Segment, b snapshot.Block, used bool) {
 	if !seg.Stitched && b.State != snapshot.Gap {
 		of.ReservedBytes.Add(b.Size)
 	}
@@ -136,8 +137,8 @@ func countBlock(of *cupool.PoolStats, seg *snapshot.Segment, b snapshot.Block) {
 		of.Active.Add(1)
 		of.ActiveRequestedBytes.Add(b.Requested)
 		of.ActiveBytes.Add(b.Size)
-	case snapshot.Free, snapshot.Cached:
-		if seg.Active > 0 {
+	case snapshot.Free: // what magazines cache is no split
+		if used {
 			of.InactiveSplit.Add(1)
 			of.InactiveSplitBytes.Add(b.Size)
 		}

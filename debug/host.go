@@ -14,7 +14,7 @@ import (
 // ports, beside those that they answer anyway. A program behind a proxy, or that is
 // reached by a full name such as gpu7.lab.example, names them, or who starts it does so in
 // the variable CUPOOL_DEBUG_HOSTS of the environment, with commas in between. Names are
-// compared without regard to case. Safe from several goroutines.
+// compared without regard to case and to a dot at their end. Safe from several goroutines.
 func AllowHosts(names ...string) {
 	allowed.mu.Lock()
 	defer allowed.mu.Unlock()
@@ -48,7 +48,7 @@ func ownName() []string {
 func (h *hosts) have(name string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return slices.Contains(h.names, name)
+	return slices.ContainsFunc(h.names, func(n string) bool { return strings.TrimSuffix(n, ".") == name })
 }
 
 // checkHost refuses a request to a name that a stranger may have made lead here: a page

@@ -20,7 +20,7 @@ import (
 func TestHosts(t *testing.T) {
 	was := slices.Clone(allowed.names)
 	t.Cleanup(func() { allowed.names = was })
-	AllowHosts("GPU7.lab.example", "proxy.example")
+	AllowHosts("GPU7.lab.example", "proxy.example", "absolute.example.")
 	c := debugtest.NewPool(t, cupool.Config{})
 	h := Handler(c)
 	frozen := SnapshotHandler("saved", c.Snapshot())
@@ -28,7 +28,7 @@ func TestHosts(t *testing.T) {
 		"": true, "localhost": true, "localhost:6060": true, "x.localhost:6060": true, "LOCALHOST.": true,
 		"127.0.0.1": true, "127.0.0.1:6060": true, "192.168.1.7:80": true, "[::1]:6060": true, "[::1]": true, "[fe80::1%25eth0]:80": true,
 		"machine": true, "machine:6060": true,
-		"gpu7.lab.example": true, "Gpu7.Lab.Example:6060": true, "proxy.example.": true,
+		"gpu7.lab.example": true, "Gpu7.Lab.Example:6060": true, "proxy.example.": true, "absolute.example": true, "absolute.example.:80": true,
 		"evil.example": false, "evil.example:6060": false, "127.0.0.1.evil.example:6060": false,
 		"localhost.evil.example": false, "a.gpu7.lab.example": false,
 	} {

@@ -1,6 +1,7 @@
 package debug
 
 import (
+	"math"
 	"sync"
 	"time"
 	"weak"
@@ -116,18 +117,21 @@ func courseOf(p snapshot.Snapshot) *series {
 			}
 			back.add([...]int64{at, requested, live, pending, reserved, 0})
 		}
-		n := int64(float64(e.Size) * max(e.Weight, 1))
+		n := int64(math.MaxInt64)
+		if f := float64(e.Size) * max(e.Weight, 1); f < math.MaxInt64 { // a stranger's file may claim more
+			n = int64(f)
+		}
 		switch e.Kind {
 		case snapshot.Alloc:
 			requested, live = max(requested-n, 0), max(live-n, 0)
 		case snapshot.FreeRequested:
-			requested, live, pending = requested+n, live+n, max(pending-n, 0)
+			requested, live, pending = plus(requested, n), plus(live, n), max(pending-n, 0)
 		case snapshot.FreeCompleted:
-			pending += n
+			pending = plus(pending, n)
 		case snapshot.SegmentAlloc, snapshot.SegmentMap:
 			reserved = max(reserved-e.Size, 0)
 		case snapshot.SegmentFree, snapshot.SegmentUnmap:
-			reserved += e.Size
+			reserved = plus(reserved, e.Size)
 		}
 	}
 	forth, peak := &series{}, int64(0)
@@ -142,3 +146,6 @@ func courseOf(p snapshot.Snapshot) *series {
 	}
 	return forth
 }
+
+// plus adds numbers that are not negative, up to the most that an int64 holds.
+func plus(a, b int64) int64 { return min(a, math.MaxInt64-b) + b }

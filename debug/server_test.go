@@ -417,6 +417,26 @@ func TestFrozenNames(t *testing.T) {
 		ids(one, snapshot.Snapshot{Device: "cuda:0", Pool: "p"}, one, snapshot.Snapshot{}))
 }
 
+// Free blocks are counted as the allocator does: what magazines cache is in use for its segment.
+func TestFrozenSplits(t *testing.T) {
+	c := debugtest.NewPool(t, cupool.Config{Backing: cupool.BackingSegments})
+	small, err := c.Alloc(1000, nil)
+	require.NoError(t, err)
+	large, err := c.Alloc(3<<20, nil)
+	require.NoError(t, err)
+	check := func() {
+		want, got := c.Stats().All, statsOf(c.Snapshot()).All
+		require.Positive(t, got.InactiveSplit.Current)
+		require.Equal(t, want.InactiveSplit.Current, got.InactiveSplit.Current)
+		require.Equal(t, want.InactiveSplitBytes.Current, got.InactiveSplitBytes.Current)
+	}
+	check()
+	require.NoError(t, c.Free(small))
+	require.NoError(t, c.Free(large))
+	require.Contains(t, c.Snapshot().Layout(), "[Cached ")
+	check()
+}
+
 // Memory over time goes back from what a snapshot holds through its events.
 func TestCourse(t *testing.T) {
 	at := time.UnixMilli(1e12)
@@ -455,6 +475,21 @@ func TestCourse(t *testing.T) {
 	assert.Equal(t, []int64{40, 0, 0, 0, 0, 0}, got.Live)
 	assert.Equal(t, []int64{40, 0, 0, 0, 0, 0}, got.Requested)
 	assert.Equal(t, [][]int64{none, none, none}, [][]int64{got.Pending, got.Reserved, got.Peak})
+
+	// Those that claim more than there can be end at the most that an int64 holds.
+	got = courseOf(snapshot.Snapshot{
+		Segments: []snapshot.Segment{{Blocks: []snapshot.Block{{Size: 8, Requested: 8, State: snapshot.Live}}}},
+		Events: []snapshot.Event{
+			{Number: 1},
+			{Number: 2, Kind: snapshot.FreeRequested, Size: math.MaxInt64},
+			{Number: 3, Kind: snapshot.FreeCompleted, Size: math.MaxInt64 / 2, Weight: 4},
+			{Number: 4, Kind: snapshot.SegmentFree, Size: math.MaxInt64},
+		},
+	})
+	assert.Equal(t, []int64{math.MaxInt64, 8, 8, 8}, got.Live)
+	assert.Equal(t, []int64{math.MaxInt64, 8, 8, 8}, got.Requested)
+	assert.Equal(t, []int64{0, math.MaxInt64, 0, 0}, got.Pending)
+	assert.Equal(t, []int64{math.MaxInt64, math.MaxInt64, math.MaxInt64, 8}, got.Reserved)
 }
 
 // Of twice as many events as there may be samples, every second makes one; the last one

@@ -24,9 +24,9 @@ snapshot is what snapshot.WriteTorch wrote or a Snapshot as JSON, or PyTorch's
 (torch.cuda.memory._dump_snapshot), with gzip or without.
 
 Places are known where the program recorded a history (StartHistory). Where that has
-samples only, what a place holds is estimated from them. A place is the first
-line outside of libraries; -json has whole stacks. Sizes are of blocks, as they were
-rounded.`
+samples only, what a place holds is estimated from them. What is beyond has no stack. A
+place is the first line outside of libraries; -json has whole stacks. Sizes are of blocks,
+as they were rounded.`
 
 func diffCommand() *cobra.Command {
 	c := newCommand("diff BEFORE AFTER", "say what grew between two memory snapshots", diffText, 2, 2, "it takes two snapshots, BEFORE and AFTER")
@@ -148,6 +148,10 @@ func compare(before, after []snapshot.Snapshot) *diff {
 	d := &diff{}
 	d.Before = c.add(before, func(x *change) *amount { return &x.Before }, func(x *segmentChange) *int64 { return &x.Before })
 	d.After = c.add(after, func(x *change) *amount { return &x.After }, func(x *segmentChange) *int64 { return &x.After })
+	if rest := c.stacks[""]; rest != nil {
+		rest.Before.rest()
+		rest.After.rest()
+	}
 	d.Labels, d.Stacks, d.Sizes, d.places = changed(c.labels), changed(c.stacks), changed(c.sizes), changed(places(c.stacks))
 	d.Segments = []segmentChange{}
 	for _, s := range c.segments {
@@ -163,7 +167,6 @@ func compare(before, after []snapshot.Snapshot) *diff {
 
 // add enters the snapshots of one side.
 func (c *comparison) add(list []snapshot.Snapshot, side func(*change) *amount, segment func(*segmentChange) *int64) (sum totals) {
-	sampled := hasSamples(list)
 	for _, s := range list {
 		for i := range s.Segments {
 			seg, reserved := &s.Segments[i], int64(0)
@@ -171,7 +174,7 @@ func (c *comparison) add(list []snapshot.Snapshot, side func(*change) *amount, s
 				b := &seg.Blocks[k]
 				reserved += sum.add(b)
 				if b.State == snapshot.Live || b.State == snapshot.Pending {
-					c.addBlock(b, sampled, side)
+					c.addBlock(b, side)
 				}
 			}
 			if reserved == 0 {
@@ -206,19 +209,7 @@ func (t *totals) add(b *snapshot.Block) int64 {
 	return b.Size
 }
 
-// hasSamples says whether some blocks stand for others.
-func hasSamples(list []snapshot.Snapshot) bool {
-	for _, s := range list {
-		for _, seg := range s.Segments {
-			if slices.ContainsFunc(seg.Blocks, func(b snapshot.Block) bool { return b.Weight > 0 }) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-func (c *comparison) addBlock(b *snapshot.Block, sampled bool, side func(*change) *amount) {
+func (c *comparison) addBlock(b *snapshot.Block, side func(*change) *amount) {
 	add := func(m map[string]*change, key string, first change, weight float64) {
 		if m[key] == nil {
 			m[key] = &first
@@ -229,11 +220,19 @@ func (c *comparison) addBlock(b *snapshot.Block, sampled bool, side func(*change
 	}
 	add(c.labels, b.Label, change{Label: b.Label}, 1)
 	add(c.sizes, strconv.FormatInt(b.Size, 10), change{Size: b.Size}, 1)
-	weight := 1.0
-	if sampled { // another block stands for one that is no sample
-		weight = b.Weight
+	add(c.stacks, "", change{}, 1)
+	if len(b.Stack) > 0 {
+		weight := max(b.Weight, 1) // 0: it is no sample, and recorded all the same
+		add(c.stacks, c.text(b.Stack), change{Stack: b.Stack}, weight)
+		add(c.stacks, "", change{}, -weight)
 	}
-	add(c.stacks, c.text(b.Stack), change{Stack: b.Stack}, weight)
+}
+
+// rest leaves what is live or pending beyond what stacks stand for.
+func (a *amount) rest() {
+	if a.Blocks = max(a.Blocks, 0); a.Bytes < 0.5 {
+		*a = amount{}
+	}
 }
 
 // places sums stacks up by what they are about.

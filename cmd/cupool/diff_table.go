@@ -122,4 +122,13 @@ func largest[T any](list []T, n int, change func(*T) float64) []T {
 	return out
 }
 
-func whole(f float64) int64 { return int64(math.Round(f)) }
+// whole rounds a sum, of which a stranger's file may claim more than an int64 holds.
+func whole(f float64) int64 {
+	switch {
+	case f >= math.MaxInt64:
+		return math.MaxInt64
+	case f <= -math.MaxInt64:
+		return -math.MaxInt64
+	}
+	return int64(math.Round(f))
+}

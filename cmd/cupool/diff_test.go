@@ -124,18 +124,45 @@ func TestDiffSamples(t *testing.T) {
 	require.EqualValues(t, 3*512, d.After.Live)
 }
 
-// The largest weights that a snapshot may have can be printed as JSON.
+// What was allocated before the history began stays what no stack is known of.
+func TestDiffLateHistory(t *testing.T) {
+	c, err := cupool.New(cupool.Config{Driver: simdev.New(simdev.Config{}), Backing: cupool.BackingSegments})
+	require.NoError(t, err)
+	alloc := func(n int) {
+		for range n {
+			_, err := c.Alloc(1<<20, nil)
+			require.NoError(t, err)
+		}
+	}
+	alloc(10)
+	before := c.Snapshot().Flat()
+	require.NoError(t, c.StartHistory(cupool.History{SampleBytes: 1}))
+	alloc(3)
+	d := compare(before, c.Snapshot().Flat())
+	require.Len(t, d.Stacks, 1, "nothing that no stack is known of came or went")
+	require.Equal(t, amount{}, d.Stacks[0].Before)
+	require.Equal(t, amount{3, 3 << 20}, d.Stacks[0].After)
+}
+
+// The largest weights that a snapshot may have can be printed, and their sums end at the most that an
+// int64 holds.
 func TestDiffHeavy(t *testing.T) {
-	name := filepath.Join(t.TempDir(), "heavy.json")
+	dir := t.TempDir()
+	name, empty := filepath.Join(dir, "heavy.json"), filepath.Join(dir, "empty.json")
+	require.NoError(t, os.WriteFile(empty, []byte(`{"segments": []}`), 0o644))
 	for weight, ok := range map[string]bool{"9223372036854775808": true, "1e308": false} {
 		text := `{"segments": [{"total_size": 9223372036854775807, "blocks": [
-			{"state": "live", "size": 4611686018427387903, "weight": ` + weight + `},
-			{"state": "live", "address": 4611686018427387903, "size": 4611686018427387904, "weight": ` + weight + `}]}]}`
+			{"state": "live", "size": 4611686018427387903, "weight": ` + weight + `, "frames": [{"name": "main.load"}]},
+			{"state": "live", "address": 4611686018427387903, "size": 4611686018427387904, "weight": ` + weight + `, "frames": [{"name": "main.load"}]}]}]}`
 		require.NoError(t, os.WriteFile(name, []byte(text), 0o644))
 		status, out, errs := tool(t, "diff", "-json", name, name)
 		require.Equal(t, ok, status == 0, errs)
 		if ok {
 			require.True(t, json.Valid([]byte(out)))
+			_, out, _ = tool(t, "diff", empty, name)
+			require.Regexp(t, `main.load +8 EiB +\+8 EiB +18446744073709551616 +\+18446744073709551616 *\n`, out)
+			_, out, _ = tool(t, "diff", name, empty)
+			require.Regexp(t, `main.load +0 B +-8 EiB +0 +-18446744073709551616 *\n`, out)
 		} else {
 			require.Contains(t, errs, "its weight is 1e+308")
 		}

@@ -53,15 +53,15 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (status i
 	addCobras(root)
 	root.SetArgs(dashes(args))
 	cmd, err := root.ExecuteContextC(ctx)
-	if err == nil {
-		err = out.err // cobra's help does not look
-	}
+	err = cmp.Or(out.err, err) // cobra's help does not look, and others meet it several times
 	switch {
 	case err == nil:
 		return 0
 	case errors.As(err, &usageError{}):
 		fmt.Fprintf(stderr, "%s: %v (%s -h tells more)\n", cmd.CommandPath(), err, cmd.CommandPath())
 		return 2
+	case errors.Is(err, context.Canceled):
+		err = errors.New("interrupted")
 	}
 	fmt.Fprintf(stderr, "%s: %v\n", cmd.CommandPath(), err)
 	return 1
@@ -84,6 +84,9 @@ func newRoot() *cobra.Command {
 	root.Args = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
 			return wrongUsage("which command?")
+		}
+		if cmd.ArgsLenAtDash() == 0 {
+			return wrongUsage("a command stands in front of --")
 		}
 		cmd.SuggestionsMinimumDistance = 2
 		if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
@@ -109,12 +112,16 @@ func addCobras(root *cobra.Command) {
 		switch c.Name() {
 		case "help":
 			c.Args = func(_ *cobra.Command, args []string) error {
-				if found, rest, _ := root.Find(args); len(rest) > 0 {
-					return found.Args(found, rest)
+				found, rest, _ := root.Find(args)
+				if found == root && len(rest) > 0 {
+					return root.Args(root, rest)
 				}
-				return nil
+				return noArgs(found, rest)
 			}
 		case "completion":
+			for _, shell := range c.Commands() {
+				shell.Args = noArgs
+			}
 			c.Args = cobra.ArbitraryArgs
 			c.RunE = func(*cobra.Command, []string) error { return wrongUsage("which shell? bash, zsh, fish or powershell") }
 		}
@@ -124,15 +131,23 @@ func addCobras(root *cobra.Command) {
 // A usageError is a command line that is wrong.
 type usageError struct{ error }
 
+// noArgs refuses arguments.
+func noArgs(_ *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return wrongUsage("unexpected argument %q", args[0])
+	}
+	return nil
+}
+
 func wrongUsage(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
 // newCommand returns a command that takes so many arguments; most < 0: or more. want says
 // what they are, where there are others.
 func newCommand(use, short, text string, least, most int, want string) *cobra.Command {
-	return &cobra.Command{Use: use, Short: short, Long: text, Args: func(_ *cobra.Command, args []string) error {
+	return &cobra.Command{Use: use, Short: short, Long: text, Args: func(c *cobra.Command, args []string) error {
 		switch {
-		case want == "" && len(args) > 0:
-			return wrongUsage("unexpected argument %q", args[0])
+		case want == "":
+			return noArgs(c, args)
 		case len(args) < least, most >= 0 && len(args) > most:
 			return wrongUsage("%s", want)
 		}

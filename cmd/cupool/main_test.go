@@ -48,10 +48,14 @@ func TestUsage(t *testing.T) {
 	_, _, stderr = tool(t, "replai")
 	assert.Contains(t, stderr, `unknown command "replai": do you mean replay?`)
 	for want, args := range map[string][]string{
+		"cupool: a command stands in front of -- (cupool -h":         {"--", "info"},
 		`cupool help: unknown command "replai": do you mean replay?`: {"help", "replai"},
 		`cupool help: unexpected argument "that"`:                    {"help", "info", "that"},
 		"cupool completion: which shell?":                            {"completion", "tcsh"},
+		`cupool help: unexpected argument "this"`:                    {"help", "top", "this"},
+		`cupool help: unexpected argument "those"`:                   {"help", "diff", "those"},
 		"cupool completion: which shell? bash":                       {"completion"},
+		`cupool completion bash: unexpected argument "that"`:         {"completion", "bash", "that"},
 	} {
 		status, stdout, stderr := tool(t, args...)
 		assert.Equal(t, 2, status, args)
@@ -171,7 +175,7 @@ func TestFullOutput(t *testing.T) {
 	} {
 		var errs strings.Builder
 		assert.Equal(t, 1, run(t.Context(), args, full{}, &errs), args)
-		assert.Contains(t, errs.String(), ": no space left\n", args)
+		assert.Regexp(t, `^cupool.*: no space left\n$`, errs.String(), args)
 	}
 }
 

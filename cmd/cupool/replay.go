@@ -100,9 +100,7 @@ func (x *replayRun) run(ctx context.Context, args []string, stdout, stderr io.Wr
 		x.o.Progress = bar.Add
 		r, err := replay.Run(ctx, t, x.o)
 		bar.Close() // it is gone when there is a result to print
-		if errors.Is(err, context.Canceled) {
-			return errors.New("interrupted")
-		} else if err != nil {
+		if err != nil {
 			return err
 		} else if r.FailedAllocs > 0 && r.FailedAllocs == int64(t.Blocks) {
 			return fmt.Errorf("%s: all %d allocations failed, so that there is nothing to show: the device or its limit is too small (-capacity, -conf): %w", t.Name, t.Blocks, r.Failure)

@@ -31,7 +31,11 @@ func (r *replayRow) note() string {
 	if r.FailedAllocs > 0 {
 		return fmt.Sprintf("%s, %s: %d allocations failed (PyTorch default: %d)", r.Backing, r.Strategy, r.FailedAllocs, r.torch.FailedAllocs)
 	}
-	return fmt.Sprintf("%s, %s: peak reserved = %.3f × peak requested (PyTorch default: %.3f ×)", r.Backing, r.Strategy, r.Ratio, r.torchRatio())
+	torch := fmt.Sprintf("%.3f ×", r.torchRatio())
+	if r.torch.FailedAllocs > 0 {
+		torch = fmt.Sprintf("%d allocations failed", r.torch.FailedAllocs)
+	}
+	return fmt.Sprintf("%s, %s: peak reserved = %.3f × peak requested (PyTorch default: %s)", r.Backing, r.Strategy, r.Ratio, torch)
 }
 
 // newTable writes rows, of cells that end in a tab, with aligned columns.
@@ -83,6 +87,8 @@ func (r *replayRow) writeRemarks(w io.Writer) {
 	if r.FailedAllocs > 0 {
 		fmt.Fprintf(w, "%s: %d of %d allocations failed, the first at event %d (by PyTorch's default: %d)\n  %v\n",
 			name, r.FailedAllocs, r.t.Blocks, r.FirstFailed, r.torch.FailedAllocs, r.Failure)
+	} else if r.torch.FailedAllocs > 0 {
+		fmt.Fprintf(w, "%s: by PyTorch's default %d of %d allocations failed\n", name, r.torch.FailedAllocs, r.t.Blocks)
 	}
 	if r.Checked > 0 {
 		fmt.Fprintf(w, "%s: contents of %d blocks checked\n", name, r.Checked)

@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -160,10 +162,28 @@ func TestReplayExplain(t *testing.T) {
 	require.Equal(t, r.Explain.Reserved-r.Explain.Requested, sum)
 }
 
-func TestReplayInterrupted(t *testing.T) {
+// Where allocations of the model of PyTorch fail, its ratio says nothing.
+func TestReplayTorchFails(t *testing.T) {
+	trace := filepath.Join(t.TempDir(), "three.trace")
+	require.NoError(t, os.WriteFile(trace, []byte("a 1 3145728 0\nf 1\n"), 0o666))
+	status, out, errs := tool(t, "replay", "-capacity", "10MiB", trace)
+	require.Zero(t, status, errs)
+	require.Contains(t, out, "three: by PyTorch's default 1 of 1 allocations failed\n")
+	r := replayRow{torch: replay.TorchResult{FailedAllocs: 1}}
+	require.Contains(t, r.note(), "(PyTorch default: 1 allocations failed)")
+}
+
+// A command that is interrupted says so, and nothing of how.
+func TestInterrupted(t *testing.T) {
+	page := httptest.NewServer(http.NotFoundHandler())
+	defer page.Close()
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	var out, errs strings.Builder
-	require.Equal(t, 1, run(ctx, []string{"replay", traces + "holes.trace"}, &out, &errs))
-	require.Equal(t, "cupool replay: interrupted\n", errs.String())
+	for _, args := range [][]string{
+		{"replay", traces + "holes.trace"}, {"top", traces + "holes.trace"}, {"view", "-no-browser", traces + "holes.trace"}, {"top", page.URL}, {"view", "-no-browser", page.URL},
+	} {
+		var out, errs strings.Builder
+		require.Equal(t, 1, run(ctx, args, &out, &errs), args)
+		require.Equal(t, "cupool "+args[0]+": interrupted\n", errs.String())
+	}
 }

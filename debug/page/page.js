@@ -56,7 +56,10 @@ async function pools() {
   const r = await get('pools', {});
   if (!r) return;
   state.pools = r;
-  if (!r.some(p => p.id === state.pool)) state.pool = r[0]?.id || '';
+  if (!r.some(p => p.id === state.pool)) {
+    state.pool = r[0]?.id || '';
+    anew();
+  }
   $('pool').replaceChildren(...r.map(p => el('option', { value: p.id, selected: p.id === state.pool }, (p.private ? '\u2003' : '') + p.name)));
   const p = current();
   $('device').textContent = p ? p.device : 'There is no allocator.';
@@ -89,6 +92,7 @@ async function series() {
   const known = state.series, last = known ? known.first + known.time.length - 1 : -1;
   const s = await get('series', known ? { after: last } : {});
   if (!s) return;
+  if (known && s.first <= last) return anew(); // it never had our last sample: the program was started anew
   if (known && s.first === last + 1) {
     for (const c of ['time', 'requested', 'live', 'pending', 'reserved', 'peak']) known[c] = known[c].concat(s[c]).slice(-1200);
     known.first = last + 1 + s.time.length - known.time.length;
@@ -211,12 +215,17 @@ function again() {
   state.wake?.();
 }
 
-$('pool').addEventListener('change', e => {
-  state.pool = e.target.value;
+// anew is again for another allocator.
+function anew() {
   state.moment = '';
   state.oom = null;
-  history.replaceState(null, '', query(location.pathname));
   again();
+}
+
+$('pool').addEventListener('change', e => {
+  state.pool = e.target.value;
+  anew();
+  history.replaceState(null, '', query(location.pathname));
 });
 $('oom-see').addEventListener('click', () => { state.moment = state.moment ? '' : 'oom'; again(); });
 $('oom-first').addEventListener('click', () => { state.moment = 'first-oom'; again(); $('oom-see').focus(); });

@@ -106,7 +106,7 @@ export function showEvents(t, events, pool) {
   const at = e => e.time.startsWith('0001') ? '' : clock(Date.parse(e.time), 3);
   table(t, null, [['No.', 'n'], ['Time', ''], ['Event', ''], ['Size', 'n'], ['Label', ''], ['Address', 'fn'], ['Where', 'wide fn']],
     events.toReversed().map(e => [count(e.number), at(e), kinds[e.action] || e.action, e.size ? bytes(e.size) + (e.weight > 1 ? ` ×${count(Math.round(e.weight))}` : '') : '',
-      e.label || '', e.addr ? `0x${e.addr.toString(16)}` : '', e.frames?.length ? unfolding(e.frames) : '']));
+      e.label || '', e.addr && e.action !== 'oom' ? `0x${e.addr.toString(16)}` : '', e.frames?.length ? unfolding(e.frames) : '']));
 }
 
 // showSettings lists what somebody has set, apart from the defaults. One that means nothing has no field.

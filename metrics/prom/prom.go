@@ -19,7 +19,7 @@
 // cupool_removed_X_total. Ratios are left to queries:
 //
 //	rate(cupool_hits_total[5m]) / (rate(cupool_hits_total[5m]) + rate(cupool_mapped_total[5m]) + rate(cupool_grown_total[5m]))
-//	(cupool_cached_bytes - cupool_largest_free_bytes) / (sum without (kind) (cupool_reserved_bytes))
+//	(cupool_cached_bytes - cupool_largest_free_bytes) / ((sum without (kind) (cupool_live_bytes)) + cupool_pending_bytes + cupool_cached_bytes)
 //	sum by (device) (cupool_reserved_bytes)
 //
 // Folder operate beside this one has alert rules and a dashboard for Grafana.

@@ -9,7 +9,9 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"os"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -189,6 +191,9 @@ func TestHistoryAndMoment(t *testing.T) {
 	assert.Regexp(t, `^Cause: .*\nHeld: \d+ blocks?, .*, allocated at pagetest.TestHistoryAndMoment`, b.text("#oom-why"))
 	b.look("light", 1360, 1500)
 	b.shot("oom-now")
+	failed := `[...document.querySelectorAll('#events tbody tr')].find(r => r.innerText.includes('Out of memory'))`
+	b.wait(failed)
+	assert.NotContains(t, eval[string](b, failed+".innerText"), "0x", "it is at no address")
 	live := b.tile("Live")
 	require.NoError(t, c.Sync())
 	more, err := c.Alloc(100<<20, nil)
@@ -215,6 +220,49 @@ func TestHistoryAndMoment(t *testing.T) {
 	b.do(chromedp.Click("#oom-first"))
 	b.wait(tileOf("Live") + fmt.Sprintf(` === %q`, live))
 	b.wait(`document.querySelector('#oom-line').innerText.includes('300 MiB')`)
+}
+
+// When the program was started anew, nothing of the one before is left.
+func TestRestart(t *testing.T) {
+	before := debugtest.NewPool(t, cupool.Config{History: debugtest.Everything(), Limit: 64 << 20})
+	after := debugtest.NewPool(t, cupool.Config{History: debugtest.Everything(), Limit: 64 << 20})
+	var now atomic.Value
+	now.Store(debug.Handler(before))
+	b := openBrowser(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { now.Load().(http.Handler).ServeHTTP(w, r) }))
+	b.ready()
+	_, err := before.WithLabel("before").Alloc(3<<20, nil)
+	require.NoError(t, err)
+	_, err = before.Alloc(100<<20, nil)
+	require.ErrorIs(t, err, cupool.ErrOutOfMemory)
+	b.wait(`!document.querySelector('#oom').hidden && document.querySelector('#events').innerText.includes('before')`)
+
+	_, err = after.WithLabel("after").Alloc(5<<20, nil)
+	require.NoError(t, err)
+	now.Store(debug.Handler(after))
+	b.wait(`document.querySelector('#oom').hidden && document.querySelector('#events').innerText.includes('after')`)
+	assert.NotContains(t, b.text("#events"), "before")
+	assert.Equal(t, "5 MiB", b.tile("Live"))
+}
+
+// When the private pool that is looked at is closed, the page shows the allocator, and nothing of the
+// pool is left.
+func TestPoolCloses(t *testing.T) {
+	c := debugtest.NewPool(t, cupool.Config{History: debugtest.Everything()})
+	p, err := c.NewPool(cupool.PoolConfig{Name: "closing"})
+	require.NoError(t, err)
+	_, err = c.WithLabel("weights").Alloc(3<<20, nil)
+	require.NoError(t, err)
+	x, err := p.WithLabel("of the pool").Alloc(5<<20, nil)
+	require.NoError(t, err)
+	b := openBrowser(t, debug.Handler(c))
+	b.ready()
+	b.do(chromedp.SetValue("#pool", "allocator/closing", chromedp.ByID), chromedp.Evaluate(`document.querySelector('#pool').dispatchEvent(new Event('change'))`, nil))
+	b.wait(`document.querySelector('#events').innerText.includes('of the pool')`)
+	require.NoError(t, p.Free(x))
+	require.NoError(t, p.Close())
+	b.wait(`document.querySelector('#events').innerText.includes('weights')`)
+	assert.NotContains(t, b.text("#events"), "of the pool")
+	b.wait(tileOf("Live") + ` === '3 MiB'`)
 }
 
 // frames scrolls, zooms and points at the map in each frame for a while, and returns the

@@ -22,7 +22,7 @@ var ofPool = []*reading{
 	level("pending_bytes", "Bytes in blocks that were freed, but that other streams still use.", func(s *cupool.Stats) int64 { return s.PendingBytes }),
 	level("pending_blocks", "Blocks that were freed, but that other streams still use.", func(s *cupool.Stats) int64 { return s.BlocksPending }),
 	level("cached_bytes", "Bytes that are free and ready for reuse.", func(s *cupool.Stats) int64 { return s.CachedBytes }),
-	level("asleep_bytes", "Bytes, of those cached, that were given back to the device until the allocator wakes.", func(s *cupool.Stats) int64 { return s.AsleepBytes }),
+	level("asleep_bytes", "Bytes, live or not, that were given back to the device until the allocator wakes.", func(s *cupool.Stats) int64 { return s.AsleepBytes }),
 	bound("largest_free_bytes", "Bytes of the largest cached block.", func(s *cupool.Stats) int64 { return s.LargestFree }),
 	level("free_blocks", "Blocks that are free and ready for reuse, wholly free segments included.", func(s *cupool.Stats) int64 { return s.FreeBlocks }),
 	limit("limit_bytes", "Bytes that may be reserved. Absent without a limit.", func(s *cupool.Stats) int64 { return s.Limit }),

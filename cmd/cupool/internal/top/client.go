@@ -88,20 +88,24 @@ func (c *client) ask(ctx context.Context) (*State, error) {
 		return nil, err
 	}
 	s := &State{Device: pools[0].Device}
-	labels := holders{}
+	labels, devices := holders{}, map[string]bool{}
 	for _, p := range pools {
+		devices[p.Device] = true
 		if err := c.askPool(ctx, p, s, labels); err != nil && !(p.Private && errors.Is(err, errGone)) {
 			return nil, err
 		}
 	}
+	if more := len(devices) - 1; more > 0 {
+		s.Device = fmt.Sprintf("%s and %d more", s.Device, more)
+	}
 	if len(pools) > 1 {
 		s.Peak = 0 // pools have theirs at different times
 	}
+	if s.unlimited {
+		s.Limit = 0
+	}
 	s.Time = time.Now()
 	s.Labels = labels.list()
-	if err := c.get(ctx, "oom", nil, &s.OOM); err != nil {
-		return nil, err
-	}
 	s.sortEvents()
 	return s, nil
 }
@@ -124,6 +128,11 @@ func (c *client) askPool(ctx context.Context, p pool, s *State, labels holders) 
 	for _, l := range st.Labels {
 		labels.add(l.Label, l.Bytes.Current, l.Blocks.Current)
 	}
+	if !p.Private { // those of its private pools are among its own
+		if err := c.askOOM(ctx, of, s); err != nil {
+			return err
+		}
+	}
 	s.add(p, &st)
 	s.addStreams(&picture)
 	s.addLines(&picture)
@@ -131,6 +140,18 @@ func (c *client) askPool(ctx context.Context, p pool, s *State, labels holders) 
 		return err
 	}
 	s.Events = append(s.Events, events[max(0, len(events)-askedEvents):]...)
+	return nil
+}
+
+// askOOM keeps the last allocation that failed.
+func (c *client) askOOM(ctx context.Context, of url.Values, s *State) error {
+	var x *OOM
+	if err := c.get(ctx, "oom", of, &x); err != nil {
+		return err
+	}
+	if x != nil && (s.OOM == nil || x.Time.After(s.OOM.Time)) {
+		s.OOM = x
+	}
 	return nil
 }
 

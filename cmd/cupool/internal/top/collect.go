@@ -20,6 +20,7 @@ func (s *State) add(p pool, st *cupool.Stats) {
 	s.Peak += st.All.ReservedBytes.Peak
 	if !p.Private {
 		s.Limit += st.Limit
+		s.unlimited = s.unlimited || st.Limit == 0
 	}
 	s.Allocs += st.All.Allocation.Allocated
 	s.Frees += st.All.Allocation.Freed

@@ -14,7 +14,7 @@ import (
 // A State is what an allocator says about itself at one moment. Sizes are in
 // bytes, and counts are since the start.
 type State struct {
-	Device string
+	Device string // of the first pool, and how many others there are
 	Time   time.Time
 	Limit  int64 // what may be reserved; 0: no limit
 	Peak   int64 // of what was reserved; 0: not known
@@ -28,6 +28,8 @@ type State struct {
 
 	Recorded bool // where some of it was allocated
 	OOM      *OOM // nil: none
+
+	unlimited bool // one allocator has no limit
 }
 
 // OOM is the last allocation that failed for lack of memory.
@@ -92,17 +94,22 @@ func sorted(holders []Holder, by order) []Holder {
 }
 
 // rates returns how much each count grew in a second, and false where that is
-// not known: there is one state only, or the program was started anew.
-func rates(before, now *State) (Counts, bool) {
-	if before == nil || !now.Time.After(before.Time) || now.Allocs < before.Allocs {
+// not known: there is one state only, the program was started anew, or a pool was closed.
+func rates(before, now *State) (c Counts, known bool) {
+	if before == nil || !now.Time.After(before.Time) {
 		return Counts{}, false
 	}
 	seconds := now.Time.Sub(before.Time).Seconds()
-	per := func(now, before int64) int64 { return int64(float64(now-before)/seconds + 0.5) }
-	return Counts{
+	known = true
+	per := func(now, before int64) int64 {
+		known = known && now >= before
+		return int64(float64(now-before)/seconds + 0.5)
+	}
+	c = Counts{
 		Allocs: per(now.Allocs, before.Allocs), Frees: per(now.Frees, before.Frees),
 		Hits: per(now.Hits, before.Hits), Mapped: per(now.Mapped, before.Mapped), Grown: per(now.Grown, before.Grown),
 		DriverAllocs: per(now.DriverAllocs, before.DriverAllocs),
 		Retries:      per(now.Retries, before.Retries), OOMs: per(now.OOMs, before.OOMs),
-	}, true
+	}
+	return c, known
 }

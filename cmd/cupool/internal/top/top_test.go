@@ -68,6 +68,59 @@ func TestOnce(t *testing.T) {
 	}
 }
 
+// Of several allocators the limits add up where each has one, and the last failure of all is shown.
+func TestSeveral(t *testing.T) {
+	for _, c := range []struct {
+		limits []int64
+		want   int64
+	}{
+		{[]int64{64 << 20, 32 << 20}, 96 << 20}, {[]int64{0, 32 << 20}, 0}, {[]int64{64 << 20, 0}, 0}, {[]int64{0, 0}, 0},
+	} {
+		var pools []*cupool.Pool
+		for _, limit := range c.limits {
+			p, err := cupool.New(cupool.Config{Limit: limit, Backing: cupool.BackingSegments})
+			require.NoError(t, err)
+			defer p.Close()
+			pools = append(pools, p)
+		}
+		for failing, asked := range map[int]int64{0: 1 << 50, 1: 2 << 50} {
+			_, err := pools[failing].Alloc(asked, nil)
+			require.ErrorIs(t, err, cupool.ErrOutOfMemory)
+			server := httptest.NewServer(debug.Handler(pools...))
+			var out strings.Builder
+			require.NoError(t, Once(t.Context(), &out, server.URL+"//", true))
+			server.Close()
+			var state State
+			require.NoError(t, json.Unmarshal([]byte(out.String()), &state))
+			require.Equal(t, c.want, state.Limit, c.limits)
+			require.Equal(t, asked, state.OOM.Asked, c.limits)
+		}
+	}
+}
+
+// The allocators of a program may be of several devices.
+func TestDevices(t *testing.T) {
+	for _, c := range []struct {
+		devices []string
+		want    string
+	}{{[]string{"host:1GiB"}, "host (1 GiB)"}, {[]string{"host:1GiB", "host:1GiB"}, "host (1 GiB)"}, {[]string{"host:1GiB", "host:2GiB", "host:3GiB"}, "host (1 GiB) and 2 more"}} {
+		var pools []*cupool.Pool
+		for _, name := range c.devices {
+			d, err := cupool.Open(name)
+			require.NoError(t, err)
+			p, err := cupool.New(cupool.Config{Driver: d})
+			require.NoError(t, err)
+			defer p.Close()
+			pools = append(pools, p)
+		}
+		server := httptest.NewServer(debug.Handler(pools...))
+		defer server.Close()
+		var out strings.Builder
+		require.NoError(t, Once(t.Context(), &out, server.URL+"//", false))
+		require.Contains(t, out.String(), "  "+c.want+"  ")
+	}
+}
+
 // A private pool that is closed while the page is read is left out.
 func TestPassingPool(t *testing.T) {
 	for _, last := range []string{"pools", "stats", "blocks"} {
@@ -307,6 +360,25 @@ func TestReconnect(t *testing.T) {
 	}
 	require.NoError(t, <-s.done)
 	close(answers)
+}
+
+// A pool that was closed takes its counts along: how much the others' grew is not known then.
+func TestRates(t *testing.T) {
+	before := &State{Time: time.Unix(1, 0), Counts: Counts{Allocs: 100, Frees: 90, Hits: 40, Grown: 60, DriverAllocs: 60}}
+	for _, c := range []struct {
+		now Counts
+		ok  bool
+	}{
+		{Counts{Allocs: 300, Frees: 290, Hits: 240, Grown: 60, DriverAllocs: 60}, true},
+		{Counts{Allocs: 300, Frees: 290, Hits: 297, Grown: 3, DriverAllocs: 3}, false},
+		{Counts{Allocs: 50, Frees: 290, Hits: 240, Grown: 60, DriverAllocs: 60}, false},
+	} {
+		r, ok := rates(before, &State{Time: time.Unix(3, 0), Counts: c.now})
+		require.Equal(t, c.ok, ok, c.now)
+		if ok {
+			require.Equal(t, Counts{Allocs: 100, Frees: 100, Hits: 100}, r)
+		}
+	}
 }
 
 // + asks more often and - less often, also from an interval of -every that is none of those between
