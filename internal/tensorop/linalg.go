@@ -29,16 +29,26 @@ func (ops *Ops) Product(op string, f ProductOp, a, b, prealloc tensor.Tensor) (e
 		return err
 	}
 	// StdEng errs with results in column-major order: Outer overwrites them, and MatMul of a column and
-	// a row computes the transpose.
-	if dst, ok := prealloc.(*tensor.Dense); ok && operand.IsRowMajor(dst) && ops.multiplies(a) && ops.multiplies(b) && ops.reaches(dst) {
+	// a row computes the transpose. All of them overwrite operands that they still read.
+	if dst, ok := prealloc.(*tensor.Dense); ok && operand.IsRowMajor(dst) && operand.Apart(dst, []tensor.Tensor{a, b}) && ops.multiplies(a) && ops.multiplies(b) && ops.reaches(dst) {
 		if err := ops.m.Ready(); err != nil {
 			return err
 		}
 		return f(tensor.StdEng{}, a, b, prealloc)
 	}
 	return ops.runInto(op, prealloc, func(dst tensor.Tensor, h []tensor.Tensor) error {
+		separate(dst, h)
 		return f(tensor.StdEng{}, h[0], h[1], dst)
 	}, a, b)
+}
+
+// separate puts copies in the place of host tensors that share memory with dst.
+func separate(dst tensor.Tensor, h []tensor.Tensor) {
+	for i := range h {
+		if !operand.Apart(dst, h[i:i+1]) {
+			h[i] = rowMajor(h[i].(*tensor.Dense))
+		}
+	}
 }
 
 // multiplies is serves for the operand of a product, which is in row-major order

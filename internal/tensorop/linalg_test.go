@@ -67,6 +67,38 @@ func TestProductsOfTransposedRows(t *testing.T) {
 	}
 }
 
+// TestProductsOverOperands writes products over what they read, which StdEng overwrites too early.
+func TestProductsOverOperands(t *testing.T) {
+	both(t, func(t *testing.T, e *bench) {
+		swap := e.From(tensor.New(tensor.WithShape(2, 2), tensor.WithBacking([]float64{0, 1, 1, 0})))
+		for name, c := range map[string]struct {
+			f    func(m, v *tensor.Dense) error
+			m, v []float64 // what m = (1, 2; 3, 4) and v = (1, 2, 3, 4) are then
+		}{
+			"MatMul over a":       {func(m, _ *tensor.Dense) error { return e.MatMul(m, swap, m) }, []float64{2, 1, 4, 3}, []float64{1, 2, 3, 4}},
+			"MatMul over b":       {func(m, _ *tensor.Dense) error { return e.MatMul(swap, m, m) }, []float64{3, 4, 1, 2}, []float64{1, 2, 3, 4}},
+			"MatMul over a and b": {func(m, _ *tensor.Dense) error { return e.MatMul(m, m, m) }, []float64{7, 10, 15, 22}, []float64{1, 2, 3, 4}},
+			"MatVecMul over b": {func(_, v *tensor.Dense) error {
+				return e.MatVecMul(swap, view(v, tensor.S(0, 2)), view(v, tensor.S(0, 2)))
+			}, []float64{1, 2, 3, 4}, []float64{2, 1, 3, 4}},
+			"MatVecMul over half b": {func(_, v *tensor.Dense) error {
+				return e.MatVecMul(swap, view(v, tensor.S(0, 2)), view(v, tensor.S(1, 3)))
+			}, []float64{1, 2, 3, 4}, []float64{1, 2, 1, 4}},
+			"MatVecMul over a's row":  {func(m, v *tensor.Dense) error { return e.MatVecMul(m, view(v, tensor.S(0, 2)), view(m, tensor.S(0))) }, []float64{5, 11, 3, 4}, []float64{1, 2, 3, 4}},
+			"Outer over a's and b's":  {func(m, _ *tensor.Dense) error { return e.Outer(view(m, tensor.S(1)), view(m, tensor.S(0)), m) }, []float64{4, 8, 7, 12}, []float64{1, 2, 3, 4}},
+			"MatMul with a for reuse": {func(m, _ *tensor.Dense) error { _, err := tensor.MatMul(m, swap, tensor.WithReuse(m)); return err }, []float64{2, 1, 4, 3}, []float64{1, 2, 3, 4}},
+		} {
+			m := e.From(tensor.New(tensor.WithShape(2, 2), tensor.WithBacking([]float64{1, 2, 3, 4})))
+			v := e.From(tensor.New(tensor.WithBacking([]float64{1, 2, 3, 4})))
+			require.NoError(t, c.f(m, v), name)
+			require.Equal(t, c.m, e.As64(m), name)
+			require.Equal(t, c.v, e.As64(v), name)
+			e.FreeAll(m, v)
+		}
+		e.FreeAll(swap)
+	})
+}
+
 // TestGPUTF32: products are exact to float32 unless TF32 is asked for.
 func TestGPUTF32(t *testing.T) {
 	for _, c := range []struct {
