@@ -134,7 +134,8 @@ func (ops *Ops) RepeatReuse(t, reuse tensor.Tensor, axis int, repeats []int) (r 
 		}
 	}
 	err = ops.runInto("Repeat", reuse, func(reuse tensor.Tensor, h []tensor.Tensor) error {
-		if shape, times, ok := repeatedShape(h[0], axis, repeats); ok && reuse.Shape().Eq(shape) && reuse.Dtype() == t.Dtype() && operand.Apart(reuse, h) {
+		separate(reuse, h)
+		if shape, times, ok := repeatedShape(h[0], axis, repeats); ok && reuse.Shape().Eq(shape) && reuse.Dtype() == t.Dtype() {
 			copyRepeated(reuse, h[0], axis, times)
 			return nil
 		}

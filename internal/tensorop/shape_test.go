@@ -46,6 +46,27 @@ func TestRepeatReuse(t *testing.T) {
 	})
 }
 
+// TestRepeatReuseOverItself repeats what lies in the result's memory.
+func TestRepeatReuseOverItself(t *testing.T) {
+	both(t, func(t *testing.T, e *bench) {
+		for axis, want := range map[int][]float64{0: {1, 2, 1, 2, 3, 4, 3, 4}, 1: {1, 1, 2, 2, 3, 3, 4, 4}, tensor.AllAxes: {1, 1, 2, 2, 3, 3, 4, 4}} {
+			x := e.From(tensor.New(tensor.WithBacking([]float64{1, 2, 3, 4, 5, 6, 7, 8})))
+			part := view(x, tensor.S(0, 4))
+			require.NoError(t, part.Reshape(2, 2))
+			dst := view(x, tensor.S(0, 8))
+			switch axis {
+			case 0:
+				require.NoError(t, dst.Reshape(4, 2))
+			case 1:
+				require.NoError(t, dst.Reshape(2, 4))
+			}
+			require.Same(t, dst, must(tensor.RepeatReuse(part, dst, axis, 2)))
+			require.Equal(t, want, e.As64(x), "axis %d", axis)
+			e.FreeAll(x)
+		}
+	})
+}
+
 // TestRepeatsTooOften: what no memory can hold is refused, and not tried in Go's heap.
 func TestRepeatsTooOften(t *testing.T) {
 	both(t, func(t *testing.T, e *bench) {
