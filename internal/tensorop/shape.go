@@ -121,11 +121,14 @@ func (ops *Ops) RepeatReuse(t, reuse tensor.Tensor, axis int, repeats []int) (r 
 		return nil, err
 	}
 	defer operand.KeepAlive(t, reuse)
+	if t.Dtype() != reuse.Dtype() {
+		return nil, ops.m.Error("Repeat", fmt.Errorf("elements of type %v to %v: %w", t.Dtype(), reuse.Dtype(), device.ErrNotSupported))
+	}
 	if r, ok, err := ops.gpu.Repeat(t, reuse, axis, repeats); ok {
 		return r, err
 	}
 	if ops.m.HostAccessible() && operand.IsContiguous(t) && ops.serves(t, reuse) && operand.IsContiguous(reuse) && operand.Apart(reuse, []tensor.Tensor{t}) {
-		if shape, times, ok := repeatedShape(t, axis, repeats); ok && reuse.Shape().Eq(shape) && reuse.Dtype() == t.Dtype() {
+		if shape, times, ok := repeatedShape(t, axis, repeats); ok && reuse.Shape().Eq(shape) {
 			if err := ops.m.Ready(); err != nil {
 				return nil, err
 			}
@@ -135,7 +138,7 @@ func (ops *Ops) RepeatReuse(t, reuse tensor.Tensor, axis int, repeats []int) (r 
 	}
 	err = ops.runInto("Repeat", reuse, func(reuse tensor.Tensor, h []tensor.Tensor) error {
 		separate(reuse, h)
-		if shape, times, ok := repeatedShape(h[0], axis, repeats); ok && reuse.Shape().Eq(shape) && reuse.Dtype() == t.Dtype() {
+		if shape, times, ok := repeatedShape(h[0], axis, repeats); ok && reuse.Shape().Eq(shape) {
 			copyRepeated(reuse, h[0], axis, times)
 			return nil
 		}
