@@ -238,6 +238,9 @@ func (ops *Ops) SelectByIndices(a, indices tensor.Tensor, axis int, opts []tenso
 	if o.Reuse != nil {
 		err := ops.runInto("SelectByIndices", o.Reuse, func(dst tensor.Tensor, h []tensor.Tensor) error {
 			r, err := selected(h)
+			if err == nil {
+				err = dst.Reshape(r.Shape().Clone()...)
+			}
 			if err != nil {
 				return err
 			}

@@ -112,3 +112,41 @@ func TestSoftMaxReuse(t *testing.T) {
 		e.FreeAll(x, dst)
 	})
 }
+
+// TestReuseOfAnotherSize: a result is not cut to the tensor that is to have it, nor a part of that.
+func TestReuseOfAnotherSize(t *testing.T) {
+	both(t, func(t *testing.T, e *bench) {
+		x, g := e.From(random(e.Rand, tensor.Float64, 2, 3)), e.From(random(e.Rand, tensor.Float64, 2, 3))
+		at := e.From(tensor.New(tensor.WithBacking([]int{1, 0})))
+		whole := e.From(random(e.Rand, tensor.Float64, 4, 4))
+		for _, cut := range [][]tensor.Slice{{tensor.S(0)}, {tensor.S(0, 2), tensor.S(0, 2)}, {tensor.S(0, 2)}, nil} {
+			dst := view(whole, cut...)
+			before := e.As64(whole)
+			for name, f := range map[string]func(tensor.FuncOpt) (tensor.Tensor, error){
+				"SoftMax":     func(o tensor.FuncOpt) (tensor.Tensor, error) { return tensor.SoftMax(x, 1, o) },
+				"LogSoftMax":  func(o tensor.FuncOpt) (tensor.Tensor, error) { return tensor.LogSoftMax(x, 0, o) },
+				"SoftMaxB":    func(o tensor.FuncOpt) (tensor.Tensor, error) { return tensor.SoftMaxB(x, g, 1, o) },
+				"LogSoftMaxB": func(o tensor.FuncOpt) (tensor.Tensor, error) { return tensor.LogSoftMaxB(x, g, 0, o) },
+				"ByIndices":   func(o tensor.FuncOpt) (tensor.Tensor, error) { return tensor.ByIndices(x, at, 0, o) },
+			} {
+				_, err := f(tensor.WithReuse(dst))
+				require.Error(t, err, "%s to %v", name, dst.Shape())
+				require.Equal(t, before, e.As64(whole), "%s to %v", name, dst.Shape())
+			}
+		}
+		e.FreeAll(x, g, at, whole)
+	})
+}
+
+// TestByIndicesReuseOfAnotherShape: a tensor of as many elements gets the result's shape.
+func TestByIndicesReuseOfAnotherShape(t *testing.T) {
+	both(t, func(t *testing.T, e *bench) {
+		x := e.From(tensor.New(tensor.WithShape(2, 3), tensor.WithBacking([]float64{1, 2, 3, 4, 5, 6})))
+		at := e.From(tensor.New(tensor.WithBacking([]int{1, 0})))
+		dst := must(e.Empty(tensor.Float64, 6))
+		require.Same(t, dst, must(tensor.ByIndices(x, at, 0, tensor.WithReuse(dst))))
+		require.Equal(t, tensor.Shape{2, 3}, dst.Shape())
+		require.Equal(t, []float64{4, 5, 6, 1, 2, 3}, e.As64(dst))
+		e.FreeAll(x, at, dst)
+	})
+}

@@ -110,14 +110,14 @@ func (ops *Ops) soft(op string, f func(h []tensor.Tensor, opts ...tensor.FuncOpt
 			return nil, ops.m.Error(op, fmt.Errorf("operand of type %T: %w", t, device.ErrNotSupported))
 		}
 	}
+	fit(&o, x.Dtype(), x)
+	if dst := o.Destination(x); dst != nil && (operand.IsNil(dst) || dst.Dtype() != x.Dtype() || !dst.Shape().Eq(x.Shape())) {
+		return nil, ops.m.Error(op, fmt.Errorf("a result of another type or shape than %v of %v: %w", x.Shape(), x.Dtype(), device.ErrSizeMismatch))
+	}
 	if x.Shape().TotalSize() == 0 && operand.IsFloat(x.Dtype()) && x.Shape().Eq(ts[len(ts)-1].Shape()) {
-		r, ok, err := ops.none(x, &o, x.Dtype(), func(one tensor.Tensor) (tensor.Tensor, error) { return one, nil })
-		if !ok {
-			err = ops.m.Error(op, fmt.Errorf("a result of another type or shape than %v of %v: %w", x.Shape(), x.Dtype(), device.ErrSizeMismatch))
-		}
+		r, _, err := ops.none(x, &o, x.Dtype(), func(one tensor.Tensor) (tensor.Tensor, error) { return one, nil })
 		return r, err
 	}
-	fit(&o, x.Dtype(), x)
 	direct := ops.m.HostAccessible() && ops.serves(ts...) // StdEng reads all of them in the order of memory
 	for _, t := range ts {
 		direct = direct && operand.IsContiguous(t)
