@@ -275,7 +275,7 @@ func selectedShape(a, indices tensor.Tensor, axis int) (tensor.Shape, bool) {
 	d, okA := a.(*tensor.Dense)
 	at, ok := indices.(*tensor.Dense)
 	if !ok || !okA || axis < 0 || axis >= d.Dims() || d.IsMasked() || !operand.IsPlain(d.Dtype().Type) ||
-		at.Dtype() != tensor.Int || at.Dims() > 1 || at.RequiresIterator() || at.MemSize() == 0 {
+		at.Dtype() != tensor.Int || !at.Shape().IsVectorLike() || at.RequiresIterator() || at.MemSize() == 0 {
 		return nil, false
 	}
 	for _, i := range operand.Slice[int](at) {
