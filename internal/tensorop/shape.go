@@ -202,11 +202,11 @@ func (ops *Ops) SelectByIndices(a, indices tensor.Tensor, axis int, opts []tenso
 		return nil, err
 	}
 	defer operand.KeepAlive(a, indices)
-	o := operand.ParseOptions(opts)
+	opts, o := unsafeToReuse(a, opts)
 	if r, ok, err := ops.gpu.SelectByIndices(a, indices, axis, &o); ok {
 		return r, err
 	}
-	if ops.m.HostAccessible() && operand.IsContiguous(a) && ops.serves(a, indices) && o.Incr == nil && !o.Unsafe {
+	if ops.m.HostAccessible() && operand.IsContiguous(a) && ops.serves(a, indices) && o.Incr == nil {
 		if err := ops.m.Ready(); err != nil {
 			return nil, err
 		}
@@ -228,7 +228,7 @@ func (ops *Ops) SelectByIndices(a, indices tensor.Tensor, axis int, opts []tenso
 			return nil, err
 		}
 		shape, ok := selectedShape(h[0], h[1], axis)
-		if !ok || len(opts) > 0 {
+		if !ok {
 			return tensor.StdEng{}.SelectByIndices(h[0], h[1], axis, opts...)
 		}
 		r := tensor.NewDense(a.Dtype(), shape)

@@ -28,6 +28,23 @@ func TestByIndicesReuse(t *testing.T) {
 	})
 }
 
+// TestByIndicesUnsafe writes over what it selects from.
+func TestByIndicesUnsafe(t *testing.T) {
+	both(t, func(t *testing.T, e *bench) {
+		for axis, want := range [][]float64{{4, 5, 6, 1, 2, 3}, {2, 1, 1, 5, 4, 4}} {
+			x := e.From(tensor.New(tensor.WithShape(2, 3), tensor.WithBacking([]float64{1, 2, 3, 4, 5, 6})))
+			at := e.From(tensor.New(tensor.WithBacking([]int{1, 0, 0}[:2+axis])))
+			require.Same(t, x, must(tensor.ByIndices(x, at, axis, tensor.UseUnsafe())))
+			require.Equal(t, want, e.As64(x))
+			one := e.From(tensor.New(tensor.WithBacking([]int{1})))
+			_, err := tensor.ByIndices(x, one, axis, tensor.UseUnsafe())
+			require.Error(t, err, "the result is smaller")
+			require.Equal(t, want, e.As64(x))
+			e.FreeAll(x, at, one)
+		}
+	})
+}
+
 // TestRepeatReuse compares with StdEng, also where it makes nothing in Go's heap
 // for it.
 func TestRepeatReuse(t *testing.T) {
