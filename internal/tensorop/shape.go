@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"reflect"
 	"runtime"
 	"slices"
 
@@ -317,25 +318,61 @@ func (ops *Ops) SelectByIndicesB(input, outGrad, indices tensor.Tensor, axis int
 		if err := ops.indexed("SelectByIndicesB", h[0], h[2], axis); err != nil {
 			return nil, err
 		}
-		if shape, ok := selectedShape(h[0], h[2], axis); ok && o.Fresh() && operand.IsFloat(h[0].Dtype()) && h[1].Dtype() == h[0].Dtype() && h[1].Shape().Eq(shape) {
-			r := tensor.NewDense(h[0].Dtype(), h[0].Shape().Clone())
-			if r.Dtype() == tensor.Float64 {
-				addSelected(r, operand.Slice[float64](r), operand.Slice[float64](h[1].(*tensor.Dense)), h[2], axis)
-			} else {
-				addSelected(r, operand.Slice[float32](r), operand.Slice[float32](h[1].(*tensor.Dense)), h[2], axis)
-			}
-			return r, nil
+		o := operand.ParseOptions(opts)
+		if o.Reuse == nil && o.Incr == nil {
+			o.Reuse = tensor.NewDense(h[0].Dtype(), h[0].Shape().Clone())
 		}
-		return tensor.StdEng{}.SelectByIndicesB(h[0], h[1], h[2], axis, opts...)
+		r := o.Destination(nil)
+		shape, ok := selectedShape(h[0], h[2], axis)
+		switch {
+		case !ok || !isNumber(h[0].Dtype()) || r.Dtype() != h[0].Dtype():
+			return tensor.StdEng{}.SelectByIndicesB(h[0], h[1], h[2], axis, opts...)
+		case h[1].Dtype() != r.Dtype() || !h[1].Shape().Eq(shape):
+			return nil, ops.m.Error("SelectByIndicesB", fmt.Errorf("a gradient of %v of %v for slices of %v of %v: %w", h[1].Shape(), h[1].Dtype(), shape, r.Dtype(), device.ErrSizeMismatch))
+		}
+		if err := r.Reshape(h[0].Shape().Clone()...); err != nil {
+			return nil, err
+		}
+		separate(r, h)
+		addSelected(r.(*tensor.Dense), h[1].(*tensor.Dense), h[2].(*tensor.Dense), axis)
+		return r, nil
 	}, opts, input, outGrad, indices)
 }
 
+// isNumber reports whether elements can be added.
+func isNumber(dt tensor.Dtype) bool {
+	return dt.Kind() >= reflect.Int && dt.Kind() <= reflect.Complex128 && dt.Kind() != reflect.Uintptr
+}
+
 // addSelected adds the slices of from, one after the other, to those of r along an axis
-// that the indices name. to are r's elements.
-func addSelected[T float32 | float64](r *tensor.Dense, to, from []T, indices tensor.Tensor, axis int) {
+// that the indices name. Integers are added alike with a sign and without.
+func addSelected(r, from, indices *tensor.Dense, axis int) {
+	switch kind, size := r.Dtype().Kind(), r.Dtype().Size(); {
+	case kind == reflect.Float64:
+		addSlices[float64](r, from, indices, axis)
+	case kind == reflect.Float32:
+		addSlices[float32](r, from, indices, axis)
+	case kind == reflect.Complex128:
+		addSlices[complex128](r, from, indices, axis)
+	case kind == reflect.Complex64:
+		addSlices[complex64](r, from, indices, axis)
+	case size == 1:
+		addSlices[uint8](r, from, indices, axis)
+	case size == 2:
+		addSlices[uint16](r, from, indices, axis)
+	case size == 4:
+		addSlices[uint32](r, from, indices, axis)
+	default:
+		addSlices[uint64](r, from, indices, axis)
+	}
+}
+
+// addSlices is addSelected for elements that are added as T.
+func addSlices[T uint8 | uint16 | uint32 | uint64 | float32 | float64 | complex64 | complex128](r, g, indices *tensor.Dense, axis int) {
+	to, from := operand.Elements[T](r), operand.Elements[T](g)
 	inner := r.Shape()[axis+1:].TotalSize()
 	for len(to) > 0 {
-		for _, i := range operand.Slice[int](indices.(*tensor.Dense)) {
+		for _, i := range operand.Slice[int](indices) {
 			for k, v := range from[:inner] {
 				to[i*inner+k] += v
 			}
@@ -343,7 +380,7 @@ func addSelected[T float32 | float64](r *tensor.Dense, to, from []T, indices ten
 		}
 		to = to[r.Shape()[axis]*inner:]
 	}
-	operand.KeepAlive[tensor.Tensor](r, indices)
+	operand.KeepAlive(r, g, indices)
 }
 
 // Materialize returns a copy of a view or transposed tensor in the pool, in

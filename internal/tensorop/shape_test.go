@@ -2,10 +2,13 @@ package tensorop_test
 
 import (
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"gorgonia.org/tensor"
+
+	"github.com/cupool/cupool"
 )
 
 // TestByIndicesReuse: the engine heeds WithReuse, which StdEng does not, and
@@ -41,6 +44,32 @@ func TestByIndicesUnsafe(t *testing.T) {
 			require.Error(t, err, "the result is smaller")
 			require.Equal(t, want, e.As64(x))
 			e.FreeAll(x, at, one)
+		}
+	})
+}
+
+// TestGradientsOfByIndices: StdEng adds to other elements along any axis but the first. It adds to the
+// tensor that it is told to reuse, too.
+func TestGradientsOfByIndices(t *testing.T) {
+	swapped := func(d *tensor.Dense) *tensor.Dense { return straight(must(d.SafeT(1, 0, 2))) }
+	both(t, func(t *testing.T, e *bench) {
+		for _, dt := range append(slices.Clone(numbers), tensor.Complex64, tensor.Int8, tensor.Uint16) {
+			all := e.Scope()
+			hx, hg := random(e.Rand, dt, 2, 3, 2), random(e.Rand, dt, 2, 4, 2)
+			picks := tensor.New(tensor.WithBacking([]int{2, 0, 2, 2}))
+			want := swapped(must(tensor.ByIndicesB(swapped(hx), swapped(hg), picks, 0)).(*tensor.Dense))
+			x, g, at := e.From(hx), e.From(hg), e.From(picks)
+			e.RequireSame(want, must(tensor.ByIndicesB(x, g, at, 1)), dt.String())
+			for name, opt := range map[string]func(tensor.Tensor) tensor.FuncOpt{"reuse": tensor.WithReuse, "incr": tensor.WithIncr} {
+				dst := e.From(hx)
+				require.Same(t, dst, must(tensor.ByIndicesB(x, g, at, 1, opt(dst))), name)
+				e.RequireSame(must(tensor.Add(hx, want)), dst, dt.String()+name)
+			}
+			for _, wrong := range []*tensor.Dense{view(g, nil, tensor.S(0, 3)), x, at} {
+				_, err := tensor.ByIndicesB(x, wrong, at, 1)
+				require.ErrorIs(t, err, cupool.ErrSizeMismatch, "a gradient of %v", wrong.Shape())
+			}
+			require.NoError(t, all.Close())
 		}
 	})
 }
