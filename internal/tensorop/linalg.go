@@ -25,6 +25,9 @@ func (ops *Ops) Product(op string, f ProductOp, a, b, prealloc tensor.Tensor) (e
 		return err
 	}
 	defer operand.KeepAlive(a, b, prealloc)
+	if x, y, z := a.Shape(), b.Shape(), prealloc.Shape(); !fits(op, x, y, z) {
+		return ops.m.Error(op, fmt.Errorf("%v times %v to %v: %w", x, y, z, device.ErrSizeMismatch))
+	}
 	if ok, err := ops.gpu.Product(op, a, b, prealloc); ok {
 		return err
 	}
@@ -40,6 +43,19 @@ func (ops *Ops) Product(op string, f ProductOp, a, b, prealloc tensor.Tensor) (e
 		separate(dst, h)
 		return f(tensor.StdEng{}, h[0], h[1], dst)
 	}, a, b)
+}
+
+// fits reports whether z has the shape of the product of x and y. StdEng computes with the
+// parts that fit.
+func fits(op string, x, y, z tensor.Shape) bool {
+	switch op {
+	case "MatMul":
+		return len(x) == 2 && len(y) == 2 && len(z) == 2 && x[1] == y[0] && z[0] == x[0] && z[1] == y[1]
+	case "MatVecMul":
+		return len(x) == 2 && x[1] == y.TotalSize() && x[0] == z.TotalSize()
+	default: // Outer
+		return len(z) == 2 && z[0] == x.TotalSize() && z[1] == y.TotalSize()
+	}
 }
 
 // separate puts copies in the place of host tensors that share memory with dst.
@@ -154,6 +170,9 @@ func (ops *Ops) Inner(a, b tensor.Tensor) (r interface{}, err error) {
 	defer operand.KeepAlive(a, b)
 	if err := ops.made("Inner", a, b); err != nil {
 		return nil, err
+	}
+	if x, y := a.Shape(), b.Shape(); len(x) == 0 || len(y) == 0 || x.TotalSize() != y.TotalSize() {
+		return nil, ops.m.Error("Inner", fmt.Errorf("%v and %v are not the shapes of two vectors of one length: %w", x, y, device.ErrSizeMismatch))
 	}
 	if v, ok, err := ops.gpu.Inner(a, b); ok {
 		return v, err

@@ -69,6 +69,14 @@ func (ops *Ops) StackDense(t tensor.DenseTensor, axis int, others []tensor.Dense
 	for _, o := range others {
 		ts = append(ts, o)
 	}
+	if err := ops.made("Stack", ts...); err != nil {
+		return nil, err
+	}
+	for _, o := range others { // StdEng would take a part, or zeros for what is missing
+		if !slices.Equal(o.Shape(), t.Shape()) {
+			return nil, ops.m.Error("Stack", fmt.Errorf("%v on %v: %w", o.Shape(), t.Shape(), device.ErrSizeMismatch))
+		}
+	}
 	stacked, err := ops.run("Stack", func(h []tensor.Tensor, _ []tensor.FuncOpt) (tensor.Tensor, error) {
 		ds := make([]tensor.DenseTensor, len(h))
 		for i := range h {

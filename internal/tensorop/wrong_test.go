@@ -65,6 +65,34 @@ func TestWrongArguments(t *testing.T) {
 	})
 }
 
+// TestWrongSizes: operands that do not fit are refused, also where StdEng takes a part of them.
+func TestWrongSizes(t *testing.T) {
+	both(t, func(t *testing.T, e *bench) {
+		of := func(shape ...int) *tensor.Dense { return e.From(random(e.Rand, tensor.Float64, shape...)) }
+		for name, f := range map[string]func() error{
+			"MatMul, 4 rows for 3 columns":       func() error { return e.MatMul(of(2, 3), of(4, 2), of(2, 2)) },
+			"MatMul to more rows":                func() error { return e.MatMul(of(2, 3), of(3, 2), of(3, 2)) },
+			"MatMul to more columns":             func() error { return e.MatMul(of(2, 3), of(3, 2), of(2, 3)) },
+			"MatVecMul, 4 elements for 3":        func() error { return e.MatVecMul(of(2, 3), of(4), of(2)) },
+			"MatVecMul to more elements":         func() error { return e.MatVecMul(of(2, 3), of(3), of(3)) },
+			"Outer to more rows":                 func() error { return e.Outer(of(2), of(3), of(3, 3)) },
+			"Outer to more columns":              func() error { return e.Outer(of(2), of(2), of(2, 3)) },
+			"Inner of 2 and 3 elements":          func() error { _, err := e.Inner(of(2), of(3)); return err },
+			"Inner of scalars":                   func() error { _, err := e.Inner(of(), of()); return err },
+			"Inner of slices of one element":     func() error { _, err := e.Inner(view(of(3), tensor.S(1)), view(of(3), tensor.S(2))); return err },
+			"Stack of 2 columns on 3":            func() error { _, err := tensor.Stack(0, of(2, 3), of(2, 2)); return err },
+			"Stack of a matrix on its transpose": func() error { _, err := tensor.Stack(1, of(2, 3), of(2, 3), of(3, 2)); return err },
+		} {
+			all := e.Scope()
+			err := f()
+			var own *cupool.EngineError
+			require.ErrorAs(t, err, &own, name)
+			require.ErrorIs(t, err, cupool.ErrSizeMismatch, name)
+			require.NoError(t, all.Close())
+		}
+	})
+}
+
 // TestIndicesOutOfRange: StdEng takes the first slice for an index that is too large. A GPU has NaN for it.
 func TestIndicesOutOfRange(t *testing.T) {
 	both(t, func(t *testing.T, e *bench) {
