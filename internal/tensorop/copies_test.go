@@ -162,6 +162,27 @@ func TestEngineCompute(t *testing.T) {
 	})
 }
 
+// TestOperationsHaveTheirNames: what is computed by Compute goes by its own name.
+func TestOperationsHaveTheirNames(t *testing.T) {
+	both(t, func(t *testing.T, e *bench) {
+		x := e.From(tensor.New(tensor.WithShape(2, 2), tensor.WithBacking([]int{1, 2, 3, 4}))) // no GPU takes it
+		for name, f := range map[string]func() (*tensor.Dense, error){
+			"Norm":     func() (*tensor.Dense, error) { return e.Norm(x, tensor.Norm(1)) },
+			"Contract": func() (*tensor.Dense, error) { return e.Contract(x, x, []int{1}, []int{0}) },
+		} {
+			before := e.Stats().ByOp[name]
+			_, err := f()
+			require.Error(t, err, "it is for floats")
+			require.Equal(t, e.Far, e.Stats().ByOp[name] > before, name)
+		}
+		e.FreeAll(x)
+		_, err := e.Norm(x, tensor.Norm(1))
+		require.ErrorContains(t, err, "tensor Norm: ")
+		_, err = e.Contract(x, x, []int{1}, []int{0})
+		require.ErrorContains(t, err, "tensor Contract: ")
+	})
+}
+
 func TestEngineSoftMaxInPlace(t *testing.T) {
 	both(t, func(t *testing.T, e *bench) {
 		x, g := random(e.Rand, tensor.Float32, 3, 4), random(e.Rand, tensor.Float32, 3, 4)

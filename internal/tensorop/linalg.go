@@ -81,12 +81,12 @@ func (ops *Ops) Contract(a, b *tensor.Dense, aAxes, bAxes []int) (r *tensor.Dens
 	if r, ok, err := ops.gpu.Contract(a, b, aAxes, bAxes); ok {
 		return r, err
 	}
-	return ops.Compute(func(h []*tensor.Dense) (*tensor.Dense, error) {
+	return ops.compute("Contract", func(h []*tensor.Dense) (*tensor.Dense, error) {
 		if !operand.Paired(h[0].Shape(), h[1].Shape(), aAxes, bAxes) {
 			return h[0].TensorMul(h[1], aAxes, bAxes)
 		}
 		return contracted(h[0], h[1], aAxes, bAxes)
-	}, []*tensor.Dense{a, b})
+	}, a, b)
 }
 
 // contracted is Contract for row-major host tensors. TensorMul writes the axes of b that

@@ -106,7 +106,7 @@ func (ops *Ops) Norm(t *tensor.Dense, ord tensor.NormOrder, axes []int) (r *tens
 	if r, ok, err := ops.gpu.Norm(t, ord, axes); ok {
 		return r, err
 	}
-	return ops.Compute(func(h []*tensor.Dense) (*tensor.Dense, error) {
+	return ops.compute("Norm", func(h []*tensor.Dense) (*tensor.Dense, error) {
 		d := h[0]
 		if err := ops.hasAxes("Norm", d, axes); err != nil {
 			return nil, err
@@ -118,7 +118,7 @@ func (ops *Ops) Norm(t *tensor.Dense, ord tensor.NormOrder, axes []int) (r *tens
 			return normsOf(d, ord, axes[0], axes[1])
 		}
 		return d.Norm(ord, axes...)
-	}, []*tensor.Dense{t})
+	}, t)
 }
 
 // normsOf computes the norm of each matrix that a row-major tensor has along two of its axes. StdEng

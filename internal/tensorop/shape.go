@@ -413,10 +413,14 @@ func (ops *Ops) Materialize(t tensor.Tensor) (tensor.Tensor, error) {
 // it where the CPU cannot touch the memory, and moves f's result to the pool.
 // f must not change the tensors or keep them.
 func (ops *Ops) Compute(f func(ts []*tensor.Dense) (*tensor.Dense, error), ts []*tensor.Dense) (*tensor.Dense, error) {
-	const op = "Compute"
 	if f == nil {
-		return nil, ops.m.Error(op, fmt.Errorf("the function is nil: %w", device.ErrInvalidHandle))
+		return nil, ops.m.Error("Compute", fmt.Errorf("the function is nil: %w", device.ErrInvalidHandle))
 	}
+	return ops.compute("Compute", f, ts...)
+}
+
+// compute is Compute for an operation of another name.
+func (ops *Ops) compute(op string, f func(ts []*tensor.Dense) (*tensor.Dense, error), ts ...*tensor.Dense) (*tensor.Dense, error) {
 	in := make([]tensor.Tensor, len(ts))
 	for i, t := range ts {
 		in[i] = t
