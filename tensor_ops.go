@@ -63,9 +63,7 @@ type opMemory Engine
 var _ tensorop.Memory = (*opMemory)(nil)
 
 func (m *opMemory) engine() *Engine                  { return (*Engine)(m) }
-func (m *opMemory) Engine() tensor.Engine            { return m.engine() }
 func (m *opMemory) Made(op string) error             { return m.engine().made(op) }
-func (m *opMemory) Owns(t tensor.Tensor) bool        { return m.engine().Owns(t) }
 func (m *opMemory) HostAccessible() bool             { return m.accessible }
 func (m *opMemory) Ready() error                     { return m.engine().hostReady() }
 func (m *opMemory) Pending() error                   { return m.engine().pendingError() }

@@ -151,6 +151,7 @@ func TestEngineCompute(t *testing.T) {
 		require.NoError(t, err)
 		require.Same(t, pm, same)
 		check(m.Clone().(*tensor.Dense), nil)(dense(e.Compute(func(ts []*tensor.Dense) (*tensor.Dense, error) { return ts[0].ShallowClone(), nil }, pm)))
+		check(view(m, nil, tensor.S(1, 3)).Materialize().(*tensor.Dense), nil)(dense(e.Compute(func(ts []*tensor.Dense) (*tensor.Dense, error) { return view(ts[0], nil, tensor.S(1, 3)), nil }, pm)))
 		_, err = e.Compute(func([]*tensor.Dense) (*tensor.Dense, error) { return nil, cupool.ErrClosed }, pm)
 		require.ErrorIs(t, err, cupool.ErrClosed)
 		_, err = e.Compute(func([]*tensor.Dense) (*tensor.Dense, error) { return nil, nil }, pm)

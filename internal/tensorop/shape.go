@@ -421,6 +421,7 @@ func (ops *Ops) Compute(f func(ts []*tensor.Dense) (*tensor.Dense, error), ts []
 
 // compute is Compute for an operation of another name.
 func (ops *Ops) compute(op string, f func(ts []*tensor.Dense) (*tensor.Dense, error), ts ...*tensor.Dense) (*tensor.Dense, error) {
+	defer operand.KeepAlive(ts...) // f's result may lie in them
 	in := make([]tensor.Tensor, len(ts))
 	for i, t := range ts {
 		in[i] = t
