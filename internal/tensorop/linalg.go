@@ -190,8 +190,8 @@ func (ops *Ops) Trace(a tensor.Tensor) (r interface{}, err error) {
 	return runValue(ops, "Trace", func(h []tensor.Tensor) (interface{}, error) { return tensor.StdEng{}.Trace(h[0]) }, a)
 }
 
-// Dot computes StdEng.Dot, which leaves products with a matrix to the methods
-// MatMul and MatVecMul of the engine of x.
+// Dot computes StdEng.Dot, but for products with a matrix, which StdEng leaves to the engine of x and for
+// which it changes how y is laid out.
 func (ops *Ops) Dot(x, y tensor.Tensor, opts []tensor.FuncOpt) (r tensor.Tensor, err error) {
 	defer ops.caught("Dot", &err)
 	if err := ops.made("Dot", x, y); err != nil {
@@ -199,7 +199,7 @@ func (ops *Ops) Dot(x, y tensor.Tensor, opts []tensor.FuncOpt) (r tensor.Tensor,
 	}
 	defer operand.KeepAlive(x, y)
 	if isMatrixProduct(x.Shape(), y.Shape()) {
-		return tensor.StdEng{}.Dot(x, y, opts...)
+		return ops.dotMatrix(x, y, operand.ParseOptions(opts))
 	}
 	o := operand.ParseOptions(opts)
 	if r, ok, err := ops.gpu.Dot(x, y, &o); ok {
@@ -208,6 +208,61 @@ func (ops *Ops) Dot(x, y tensor.Tensor, opts []tensor.FuncOpt) (r tensor.Tensor,
 	return ops.run("Dot", func(h []tensor.Tensor, opts []tensor.FuncOpt) (tensor.Tensor, error) {
 		return tensor.StdEng{}.Dot(h[0], h[1], opts...)
 	}, opts, x, y)
+}
+
+// dotMatrix computes the product of a matrix and a vector, in either order, or of two matrices.
+func (ops *Ops) dotMatrix(x, y tensor.Tensor, o operand.Options) (r tensor.Tensor, err error) {
+	op, f, shape := "MatVecMul", ProductOp(tensor.StdEng.MatVecMul), tensor.Shape{x.Shape()[0]}
+	switch {
+	case x.Shape().IsVector():
+		var turned, temp *tensor.Dense
+		if turned, temp, err = ops.turned(y); err != nil {
+			return nil, err
+		}
+		defer func() { err = errors.Join(err, ops.free([]tensor.Tensor{temp})) }()
+		x, y, shape = turned, x, tensor.Shape{y.Shape()[1]}
+	case !y.Shape().IsVector():
+		op, f, shape = "MatMul", tensor.StdEng.MatMul, tensor.Shape{x.Shape()[0], y.Shape()[1]}
+	}
+	if r = o.Reuse; r == nil {
+		r, err = ops.into(x.Dtype(), shape, func(out *tensor.Dense) error { return ops.Product(op, f, x, y, out) })
+	} else {
+		if !slices.Equal(r.Shape(), shape) {
+			err = r.Reshape(shape.Clone()...)
+		}
+		if err == nil {
+			err = ops.Product(op, f, x, y, r)
+		}
+	}
+	if err != nil || o.Incr == nil {
+		return r, err
+	}
+	_, err = ops.Binary("Add", tensor.StdEng.Add, o.Incr, r, []tensor.FuncOpt{tensor.UseUnsafe()})
+	if o.Reuse == nil {
+		err = errors.Join(err, ops.m.FreeTensor(r))
+	}
+	return o.Incr, err
+}
+
+// turned returns the transpose of a matrix, and what is to be freed with it or nil. StdEng multiplies
+// a row-major matrix and its transpose as they are.
+func (ops *Ops) turned(t tensor.Tensor) (d, temp *tensor.Dense, err error) {
+	d, ok := t.(*tensor.Dense)
+	switch {
+	case ok && operand.IsTransposed(d):
+		p, n := operand.Extent(d)
+		shape := tensor.Shape{d.Shape()[1], d.Shape()[0]}
+		return tensor.NewDense(d.Dtype(), shape, tensor.FromMemory(uintptr(p), uintptr(n)), tensor.WithEngine(d.Engine())), nil, nil
+	case !ok || !operand.IsRowMajor(d):
+		if d, err = ops.m.Empty(t.Dtype(), t.Shape()...); err != nil {
+			return nil, nil, err
+		}
+		temp = d
+		if err = ops.Copy(d, t); err != nil {
+			return nil, nil, errors.Join(err, ops.m.FreeTensor(d))
+		}
+	}
+	return operand.Transposed(d), temp, nil
 }
 
 // isMatrixProduct reports whether StdEng.Dot leaves operands of these shapes

@@ -2,8 +2,10 @@ package tensorop_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 
@@ -65,6 +67,66 @@ func TestProductsOfTransposedRows(t *testing.T) {
 		require.Equal(t, want.Data(), got.Data(), "%v by the transposed %v", s[0], s[1])
 		e.FreeAll(x, y, got)
 	}
+}
+
+// TestDotWithMatrices: StdEng marks the matrix that a vector is multiplied by as transposed, and takes the mark
+// away from one that had it. Products by an engine are that engine's.
+func TestDotWithMatrices(t *testing.T) {
+	both(t, func(t *testing.T, e *bench) {
+		other := newBench(t, false)
+		own, others := e.Scope(), other.Scope()
+		plain := tensor.New(tensor.WithShape(2, 3), tensor.WithBacking([]float64{1, 2, 3, 4, 5, 6}))
+		turned := tensor.New(tensor.WithShape(3, 2), tensor.WithBacking([]float64{1, 4, 2, 5, 3, 6}))
+		columns := hostTensor(tensor.Float64, []float64{1, 4, 2, 5, 3, 6}, []int{2, 3}, tensor.AsFortran(nil))
+		wide := tensor.New(tensor.WithShape(3, 3), tensor.WithBacking([]float64{0, 0, 0, 1, 2, 3, 4, 5, 6}))
+		m23 := []float64{1, 2, 3, 4, 5, 6}
+		for name, m := range map[string]*tensor.Dense{
+			"plain": e.From(plain), "transposed": transposed(e.From(turned)), "columns": e.From(columns), "rows": view(e.From(wide), tensor.S(1, 3)),
+			"of the host": plain, "of the host, transposed": transposed(turned.Clone().(*tensor.Dense)), "of another engine": transposed(other.From(turned)),
+		} {
+			all := e.Scope()
+			two, three := e.From(tensor.New(tensor.WithBacking([]float64{1, 10}))), e.From(tensor.New(tensor.WithBacking([]float64{1, 10, 100})))
+			square := e.From(tensor.New(tensor.WithShape(3, 3), tensor.WithBacking([]float64{1, 0, 0, 0, 1, 0, 1, 0, 1})))
+			for what, c := range map[string]struct {
+				x, y  *tensor.Dense
+				shape tensor.Shape
+				want  []float64
+			}{
+				"vector times matrix":   {two, m, tensor.Shape{3}, []float64{41, 52, 63}},
+				"matrix times vector":   {m, three, tensor.Shape{2}, []float64{321, 654}},
+				"matrix times matrix":   {m, square, tensor.Shape{2, 3}, []float64{4, 2, 3, 10, 5, 6}},
+				"one row times matrix":  {must(e.FromHost(tensor.New(tensor.WithShape(1, 2), tensor.WithBacking([]float64{1, 10})))), m, tensor.Shape{3}, []float64{41, 52, 63}},
+				"vector of the host":    {tensor.New(tensor.WithBacking([]float64{1, 10})), m, tensor.Shape{3}, []float64{41, 52, 63}},
+				"matrix times one row":  {m, must(e.FromHost(tensor.New(tensor.WithShape(1, 3), tensor.WithBacking([]float64{1, 10, 100})))), tensor.Shape{2}, []float64{321, 654}},
+				"matrix times a column": {m, must(e.FromHost(tensor.New(tensor.WithShape(3, 1), tensor.WithBacking([]float64{1, 10, 100})))), tensor.Shape{2}, []float64{321, 654}},
+			} {
+				what = name + ", " + what
+				ones := e.From(tensor.New(tensor.WithBacking(slices.Repeat([]float64{1}, len(c.want)))))
+				require.NoError(t, ones.Reshape(c.shape.Clone()...))
+				live := e.Live()
+				r, err := e.Dot(c.x, c.y)
+				require.NoError(t, err, what)
+				require.Equal(t, c.shape, r.Shape(), what)
+				require.Equal(t, c.want, e.As64(r), what)
+				require.Same(t, e.Engine, cupool.EngineOf(r), what)
+				require.Same(t, ones, must(e.Dot(c.x, c.y, tensor.WithIncr(ones))), what)
+				for i, v := range e.As64(ones) {
+					require.Equal(t, c.want[i]+1, v, what)
+				}
+				require.NoError(t, ones.Reshape(1, len(c.want)))
+				require.Same(t, ones, must(e.Dot(c.x, c.y, tensor.WithReuse(ones))), what)
+				require.Equal(t, c.shape, ones.Shape(), what)
+				require.Equal(t, c.want, e.As64(ones), what)
+				require.Equal(t, live+1, e.Live(), what)
+				require.Equal(t, tensor.Shape{2, 3}, m.Shape(), what)
+				require.Equal(t, m23, must(elementsAt(e.Host(m))), what)
+			}
+			_, err := e.Dot(three, m)
+			require.Error(t, err, name)
+			require.NoError(t, all.Close())
+		}
+		require.NoError(t, errors.Join(own.Close(), others.Close()))
+	})
 }
 
 // TestProductsOverOperands writes products over what they read, which StdEng overwrites too early.
