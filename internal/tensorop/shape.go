@@ -333,7 +333,9 @@ func (ops *Ops) SelectByIndicesB(input, outGrad, indices tensor.Tensor, axis int
 		r := o.Destination(nil)
 		shape, ok := selectedShape(h[0], h[2], axis)
 		switch {
-		case !ok || !isNumber(h[0].Dtype()) || r.Dtype() != h[0].Dtype():
+		case !isNumber(h[0].Dtype()): // StdEng would add nothing
+			return nil, ops.m.Error("SelectByIndicesB", fmt.Errorf("elements of type %v cannot be added: %w", h[0].Dtype(), device.ErrNotSupported))
+		case !ok || r.Dtype() != h[0].Dtype():
 			return tensor.StdEng{}.SelectByIndicesB(h[0], h[1], h[2], axis, opts...)
 		case h[1].Dtype() != r.Dtype() || !h[1].Shape().Eq(shape):
 			return nil, ops.m.Error("SelectByIndicesB", fmt.Errorf("a gradient of %v of %v for slices of %v of %v: %w", h[1].Shape(), h[1].Dtype(), shape, r.Dtype(), device.ErrSizeMismatch))

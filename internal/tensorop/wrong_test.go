@@ -20,7 +20,8 @@ func TestWrongArguments(t *testing.T) {
 		single := e.From(tensor.New(tensor.WithShape(2, 3), tensor.WithBacking([]float32{1, 2, 3, 4, 5, 6})))
 		none := e.From(tensor.New(tensor.WithShape(0, 3), tensor.Of(tensor.Float64)))
 		sparse := tensor.CSRFromCoord(tensor.Shape{2, 3}, []int{0, 1}, []int{1, 2}, []float64{1, 2})
-		ints := e.From(tensor.New(tensor.WithBacking(make([]int, 6))))
+		ints, at := e.From(tensor.New(tensor.WithBacking(make([]int, 6)))), e.From(tensor.New(tensor.WithBacking([]int{1, 0})))
+		truths := e.From(tensor.New(tensor.WithShape(2, 3), tensor.WithBacking(make([]bool, 6))))
 		add := func(a, b float64) float64 { return a + b }
 		before := e.Live()
 		for name, f := range map[string]func() (any, error){
@@ -45,6 +46,7 @@ func TestWrongArguments(t *testing.T) {
 			"Outer into a vector":       func() (any, error) { return nil, e.Outer(v, v, v) },
 			"Repeat -1 times":           func() (any, error) { return e.Repeat(x, 0, -1) },
 			"RepeatReuse of two types":  func() (any, error) { return e.RepeatReuse(v, ints, 0, 2) },
+			"Gradient of truths":        func() (any, error) { return e.SelectByIndicesB(truths, truths, at, 0) },
 			"SoftMax of a sparse one":   func() (any, error) { return e.SoftMax(sparse, 1) },
 			"SoftMax of nothing into x": func() (any, error) { return e.SoftMax(none, 0, tensor.WithReuse(x)) },
 			"Map with no option":        func() (any, error) { return e.Map(func(v float64) float64 { return v }, x, nil) },
@@ -61,7 +63,7 @@ func TestWrongArguments(t *testing.T) {
 			require.NoError(t, all.Close(), name)
 			require.Equal(t, before, e.Live(), name)
 		}
-		e.FreeAll(x, v, single, none, ints)
+		e.FreeAll(x, v, single, none, ints, at, truths)
 	})
 }
 
