@@ -185,6 +185,25 @@ func (e *Engine) transfer(op string, p Ptr, size int, onStream func() error, onC
 	return nil
 }
 
+// copyWithin copies n bytes of the pool, which may overlap: devices promise nothing for a copy of
+// such, so that they go by way of other memory.
+func (e *Engine) copyWithin(dst, src Ptr, n int64) error {
+	if dst == src {
+		return nil
+	}
+	if dst+Ptr(n) <= src || src+Ptr(n) <= dst {
+		return e.work.Copy(dst, src, n)
+	}
+	b, err := e.alloc(n)
+	if err != nil {
+		return err
+	}
+	if err = e.work.Copy(b.ptr, src, n); err == nil {
+		err = e.work.Copy(dst, b.ptr, n)
+	}
+	return errors.Join(err, e.free(b))
+}
+
 // fill repeats pattern over [p, p+n); n is a multiple of its length.
 func (e *Engine) fill(p Ptr, n int64, pattern []byte) error {
 	dev, err := e.onDevice(p, n)
