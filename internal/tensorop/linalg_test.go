@@ -129,6 +129,17 @@ func TestDotWithMatrices(t *testing.T) {
 	})
 }
 
+// TestInnerOfMoreAxes: the product is that of all elements, as StdEng's is.
+func TestInnerOfMoreAxes(t *testing.T) {
+	both(t, func(t *testing.T, e *bench) {
+		for _, shape := range [][]int{{6}, {2, 3}, {1, 2, 3}, {6, 1, 1}} {
+			x := e.From(hostTensor(tensor.Float64, []float64{1, 2, 3, 4, 5, 6}, shape))
+			require.Equal(t, 91.0, must(e.Inner(x, x)), "%v", shape)
+			e.FreeAll(x)
+		}
+	})
+}
+
 // TestProductsOverOperands writes products over what they read, which StdEng overwrites too early.
 func TestProductsOverOperands(t *testing.T) {
 	both(t, func(t *testing.T, e *bench) {
