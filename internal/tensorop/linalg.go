@@ -205,9 +205,40 @@ func (ops *Ops) Dot(x, y tensor.Tensor, opts []tensor.FuncOpt) (r tensor.Tensor,
 	if r, ok, err := ops.gpu.Dot(x, y, &o); ok {
 		return r, err
 	}
+	if x.Dims() == 0 || y.Dims() == 0 {
+		return ops.run("Dot", func(h []tensor.Tensor, opts []tensor.FuncOpt) (tensor.Tensor, error) {
+			return tensor.StdEng{}.Dot(h[0], h[1], opts...)
+		}, opts, x, y)
+	}
 	return ops.run("Dot", func(h []tensor.Tensor, opts []tensor.FuncOpt) (tensor.Tensor, error) {
-		return tensor.StdEng{}.Dot(h[0], h[1], opts...)
+		r, err := dot(h[0], h[1])
+		if err != nil {
+			return nil, err
+		}
+		switch o := operand.ParseOptions(opts); {
+		case o.Incr != nil:
+			return tensor.StdEng{}.Add(o.Incr, r, tensor.UseUnsafe())
+		case o.Reuse != nil:
+			if err := o.Reuse.Reshape(r.Shape().Clone()...); err != nil {
+				return nil, err
+			}
+			return o.Reuse, tensor.Copy(o.Reuse, r)
+		}
+		return r, nil
 	}, opts, x, y)
+}
+
+// dot is Dot for row-major host tensors that are no scalars, nor a matrix and another or a vector. Of more
+// than two axes, StdEng panics where x has four and where the sums have one term.
+func dot(x, y tensor.Tensor) (tensor.Tensor, error) {
+	a, okA := x.(*tensor.Dense)
+	b, okB := y.(*tensor.Dense)
+	along, with := []int{x.Dims() - 1}, []int{max(y.Dims()-2, 0)}
+	panics := x.Dims() > 3 || max(x.Dims(), y.Dims()) > 2 && x.Shape()[along[0]] == 1
+	if !panics || !okA || !okB || !operand.Paired(x.Shape(), y.Shape(), along, with) {
+		return tensor.StdEng{}.Dot(x, y)
+	}
+	return contracted(a, b, along, with)
 }
 
 // dotMatrix computes the product of a matrix and a vector, in either order, or of two matrices.

@@ -140,6 +140,33 @@ func TestInnerOfMoreAxes(t *testing.T) {
 	})
 }
 
+// TestDotOfAnyAxes: StdEng panics for some tensors of four axes and sums of one term, and forgets WithIncr, and WithReuse of vectors.
+func TestDotOfAnyAxes(t *testing.T) {
+	both(t, func(t *testing.T, e *bench) {
+		for _, c := range [][2][]int{
+			{{4}, {4}}, {{2, 3, 4}, {4, 2}}, {{2, 3, 4}, {4}}, {{4}, {2, 4, 3}}, {{3, 4}, {2, 4, 3}}, {{2, 3, 4}, {2, 4, 3}},
+			{{2, 3, 2, 4}, {4, 3}}, {{2, 3, 2, 4}, {2, 4, 3}}, {{2, 2, 3, 4}, {2, 3, 4, 2}}, {{4, 1, 1}, {1}}, {{2, 3, 1}, {1, 4}}, {{3, 1}, {2, 1, 3}}, {{1}, {3, 1, 2}}, {{2, 1, 2, 1, 4}, {4, 2}},
+		} {
+			all := e.Scope()
+			a, b := random(e.Rand, tensor.Float64, c[0]...), random(e.Rand, tensor.Float64, c[1]...)
+			want := contracted(c[0], c[1], []int{len(c[0]) - 1}, []int{max(len(c[1])-2, 0)}, floatsOf(a), floatsOf(b))
+			x, y, dst := e.From(a), e.From(b), e.From(random(e.Rand, tensor.Float64, want.shape...))
+			sum := add(e.As64(dst), want)
+			e.RequireNear(want.values, must(e.Dot(x, y)), fmt.Sprint(c))
+			require.Same(t, dst, must(e.Dot(x, y, tensor.WithIncr(dst))), "%v, incr", c)
+			e.RequireNear(sum.values, dst, fmt.Sprint(c, ", incr"))
+			require.Same(t, dst, must(e.Dot(x, y, tensor.WithReuse(dst))), "%v, reuse", c)
+			e.RequireNear(want.values, dst, fmt.Sprint(c, ", reuse"))
+			require.True(t, slices.Equal(want.shape, dst.Shape()), "%v: %v", c, dst.Shape())
+			for _, opt := range []tensor.FuncOpt{tensor.WithIncr(must(e.Empty(tensor.Float64, 7))), tensor.WithReuse(must(e.Empty(tensor.Float64, 7)))} {
+				_, err := e.Dot(x, y, opt)
+				require.Error(t, err, "%v, of another size", c)
+			}
+			require.NoError(t, all.Close())
+		}
+	})
+}
+
 // TestProductsOverOperands writes products over what they read, which StdEng overwrites too early.
 func TestProductsOverOperands(t *testing.T) {
 	both(t, func(t *testing.T, e *bench) {
