@@ -212,10 +212,13 @@ func (ops *Ops) SelectByIndices(a, indices tensor.Tensor, axis int, opts []tenso
 	}
 	defer operand.KeepAlive(a, indices)
 	opts, o := unsafeToReuse(a, opts)
+	if o.Incr != nil {
+		return nil, ops.m.Error("SelectByIndices", errAdded)
+	}
 	if r, ok, err := ops.gpu.SelectByIndices(a, indices, axis, &o); ok {
 		return r, err
 	}
-	if ops.m.HostAccessible() && operand.IsContiguous(a) && ops.serves(a, indices) && o.Incr == nil {
+	if ops.m.HostAccessible() && operand.IsContiguous(a) && ops.serves(a, indices) {
 		if err := ops.m.Ready(); err != nil {
 			return nil, err
 		}

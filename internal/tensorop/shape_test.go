@@ -196,3 +196,24 @@ func TestByIndicesReuseOfAnotherShape(t *testing.T) {
 		e.FreeAll(x, at, dst)
 	})
 }
+
+// TestSumsThatAreNone: what adds nothing to the tensor of WithIncr fails, as Reduce does. StdEng forgets it.
+func TestSumsThatAreNone(t *testing.T) {
+	both(t, func(t *testing.T, e *bench) {
+		x, sum := e.From(random(e.Rand, tensor.Float64, 2, 3)), e.From(random(e.Rand, tensor.Float64, 2, 3))
+		at := e.From(tensor.New(tensor.WithBacking([]int{1, 0})))
+		live := e.Live()
+		for name, f := range map[string]func(tensor.FuncOpt) (tensor.Tensor, error){
+			"SoftMax":     func(o tensor.FuncOpt) (tensor.Tensor, error) { return tensor.SoftMax(x, 1, o) },
+			"LogSoftMax":  func(o tensor.FuncOpt) (tensor.Tensor, error) { return tensor.LogSoftMax(x, 0, o) },
+			"SoftMaxB":    func(o tensor.FuncOpt) (tensor.Tensor, error) { return tensor.SoftMaxB(x, x, 1, o) },
+			"LogSoftMaxB": func(o tensor.FuncOpt) (tensor.Tensor, error) { return tensor.LogSoftMaxB(x, x, 0, o) },
+			"ByIndices":   func(o tensor.FuncOpt) (tensor.Tensor, error) { return tensor.ByIndices(x, at, 0, o) },
+		} {
+			_, err := f(tensor.WithIncr(sum))
+			require.ErrorIs(t, err, cupool.ErrNotSupported, name)
+		}
+		require.Equal(t, live, e.Live())
+		e.FreeAll(x, sum, at)
+	})
+}

@@ -93,6 +93,9 @@ func (ops *Ops) SoftMaxBack(op string, f SoftMaxBackOp, output, grad tensor.Tens
 	}, opts, output, grad)
 }
 
+// errAdded: StdEng returns the result, and adds nothing.
+var errAdded = fmt.Errorf("a result that is added to another (WithIncr): %w", device.ErrNotSupported)
+
 // soft computes f, one of the SoftMax family. StdEng reuses a tensor only when
 // it is told both WithReuse and UseUnsafe, and must not be given its input
 // for that, which its goroutines read across rows.
@@ -105,6 +108,9 @@ func (ops *Ops) soft(op string, f func(h []tensor.Tensor, opts ...tensor.FuncOpt
 		return nil, ops.m.Error(op, fmt.Errorf("a scalar has no axes: %w", device.ErrNotSupported))
 	}
 	o := operand.ParseOptions(opts)
+	if o.Incr != nil {
+		return nil, ops.m.Error(op, errAdded)
+	}
 	for _, t := range ts { // where StdEng's goroutines would panic
 		if _, ok := t.(*tensor.Dense); !ok {
 			return nil, ops.m.Error(op, fmt.Errorf("operand of type %T: %w", t, device.ErrNotSupported))
