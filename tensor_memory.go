@@ -362,10 +362,10 @@ func (e *Engine) adopt(r *tensor.Dense) (*tensor.Dense, error) {
 // says.
 func (e *Engine) ToHost(t tensor.Tensor) (*tensor.Dense, error) { return e.std().ToHost(t) }
 
-// FromHost returns a copy of t in the pool. t may be any tensor, of Go's heap
+// FromHost returns a copy of t in the pool. t may be any dense tensor, of Go's heap
 // or of another engine, and views are copied without their gaps. It fails
 // with an *EngineError around ErrNotSupported for elements that hold Go
-// pointers, ErrUseAfterFree, or what the allocator or device says.
+// pointers and for sparse tensors, ErrUseAfterFree, or what the allocator or device says.
 func (e *Engine) FromHost(t tensor.Tensor) (*tensor.Dense, error) {
 	if err := e.made("copy to the pool"); err != nil {
 		return nil, err
@@ -373,6 +373,9 @@ func (e *Engine) FromHost(t tensor.Tensor) (*tensor.Dense, error) {
 	defer operand.KeepAlive(t)
 	if operand.IsNil(t) {
 		return nil, engineError("copy to the pool", fmt.Errorf("no tensor: %w", ErrNotSupported))
+	}
+	if _, ok := t.(*tensor.Dense); !ok {
+		return nil, engineError("copy to the pool", fmt.Errorf("%T: %w", t, ErrNotSupported))
 	}
 	if !operand.IsPlain(t.Dtype().Type) {
 		return nil, engineError("copy to the pool", fmt.Errorf("elements of type %v: %w", t.Dtype(), ErrNotSupported))

@@ -24,8 +24,8 @@ func (e *Engine) Compute(f func(ts []*tensor.Dense) (*tensor.Dense, error), ts .
 
 // BatchMatMul writes the products of as many pairs of matrices as a has to
 // prealloc: a is (n, i, k), b (n, k, j) and prealloc (n, i, j). It fails with an
-// *EngineError around ErrSizeMismatch, ErrNotSupported for tensors of another
-// engine, or what the device says.
+// *EngineError around ErrSizeMismatch, ErrNotSupported, or what tensor or the
+// device says.
 func (e *Engine) BatchMatMul(a, b, prealloc tensor.Tensor) error {
 	return e.std().BatchMatMul(a, b, prealloc)
 }

@@ -184,6 +184,19 @@ func TestOperationsHaveTheirNames(t *testing.T) {
 	})
 }
 
+// TestSparseTensors: none can be in the pool, and errors name what was called.
+func TestSparseTensors(t *testing.T) {
+	both(t, func(t *testing.T, e *bench) {
+		sparse := tensor.CSRFromCoord(tensor.Shape{2, 3}, []int{0, 1}, []int{1, 2}, []float64{1, 2})
+		_, err := e.FromHost(sparse)
+		require.ErrorIs(t, err, cupool.ErrNotSupported)
+		require.ErrorContains(t, err, "copy to the pool")
+		_, err = e.ToHost(sparse)
+		require.ErrorIs(t, err, cupool.ErrNotSupported)
+		require.ErrorContains(t, err, "copy to host")
+	})
+}
+
 func TestEngineSoftMaxInPlace(t *testing.T) {
 	both(t, func(t *testing.T, e *bench) {
 		x, g := random(e.Rand, tensor.Float32, 3, 4), random(e.Rand, tensor.Float32, 3, 4)
