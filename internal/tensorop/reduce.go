@@ -31,7 +31,7 @@ func (ops *Ops) Along(op string, f AxesOp, a tensor.Tensor, along []int) (r tens
 		if d, ok := h[0].(*tensor.Dense); ok && skips(d.Dims(), along) {
 			return reduced(f, d, along)
 		}
-		return f(tensor.StdEng{}, h[0], along...)
+		return f(tensor.StdEng{}, h[0], slices.Clone(along)...) // which StdEng sorts
 	}, nil, a)
 }
 
@@ -117,7 +117,7 @@ func (ops *Ops) Norm(t *tensor.Dense, ord tensor.NormOrder, axes []int) (r *tens
 		case len(axes) == 2 && dims > 2:
 			return normsOf(d, ord, axes[0], axes[1])
 		}
-		return d.Norm(ord, axes...)
+		return d.Norm(ord, slices.Clone(axes)...)
 	}, t)
 }
 
