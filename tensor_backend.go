@@ -444,7 +444,7 @@ func (e *Engine) Memcpy(dst, src tensor.Memory) error {
 	case err != nil:
 		return engineError("memcpy", err)
 	case devSrc:
-		return engineError("memcpy", e.work.Copy(d, s, n))
+		return engineError("memcpy", e.copyWithin(d, s, n))
 	}
 	return e.write(d, operand.Bytes(s, n))
 }

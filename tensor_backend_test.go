@@ -152,6 +152,42 @@ func TestEngineMemcpy(t *testing.T) {
 	})
 }
 
+// bytewise is a device that copies from the first byte to the last. A GPU promises nothing for ranges that overlap.
+type bytewise struct{ pooltest.Far }
+
+func (d bytewise) Copy(dst, src cupool.Ptr, n int64, s cupool.StreamHandle) error {
+	for i := range cupool.Ptr(n) {
+		if err := d.Far.Copy(dst+i, src+i, 1, s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Copies within a tensor are right on a device whose copies of overlapping ranges are not.
+func TestEngineCopiesOverThemselves(t *testing.T) {
+	c := pooltest.Open(t, cupool.Config{Driver: bytewise{pooltest.Far{Driver: pooltest.OpenHost(t)}}})
+	e, err := cupool.NewEngine(c)
+	require.NoError(t, err)
+	for name, f := range map[string]func(dst, src *tensor.Dense) error{
+		"Memcpy":      func(dst, src *tensor.Dense) error { return e.Memcpy(dst, src) },
+		"Copy":        func(dst, src *tensor.Dense) error { return e.Copy(dst, src) },
+		"tensor.Copy": func(dst, src *tensor.Dense) error { return tensor.Copy(dst, src) },
+	} {
+		x, err := e.FromHost(onHost([]byte("the quick")))
+		require.NoError(t, err)
+		part := func(from, to int) *tensor.Dense { return enginetest.View(x, tensor.S(from, to)) }
+		require.NoError(t, f(part(2, 8), part(0, 6)), name)
+		require.NoError(t, f(part(1, 8), part(2, 9)), name)
+		require.NoError(t, f(part(0, 9), part(0, 9)), name)
+		h, err := e.ToHost(x)
+		require.NoError(t, err)
+		require.Equal(t, "tthe qukk", string(h.Data().([]byte)), name)
+		require.NoError(t, e.FreeTensor(x))
+	}
+	require.NoError(t, c.Close(), "leaks")
+}
+
 func TestEngineMemset(t *testing.T) {
 	type pixel struct{ r, g, b uint8 }
 	both(t, func(t *testing.T, e *bench) {

@@ -185,6 +185,25 @@ func (e *Engine) transfer(op string, p Ptr, size int, onStream func() error, onC
 	return nil
 }
 
+// copyWithin copies n bytes of the pool, which may overlap: devices promise nothing for a copy of
+// such, so that they go by way of other memory.
+func (e *Engine) copyWithin(dst, src Ptr, n int64) error {
+	if dst == src {
+		return nil
+	}
+	if dst+Ptr(n) <= src || src+Ptr(n) <= dst {
+		return e.work.Copy(dst, src, n)
+	}
+	b, err := e.alloc(n)
+	if err != nil {
+		return err
+	}
+	if err = e.work.Copy(b.ptr, src, n); err == nil {
+		err = e.work.Copy(dst, b.ptr, n)
+	}
+	return errors.Join(err, e.free(b))
+}
+
 // fill repeats pattern over [p, p+n); n is a multiple of its length.
 func (e *Engine) fill(p Ptr, n int64, pattern []byte) error {
 	dev, err := e.onDevice(p, n)
@@ -341,10 +360,10 @@ func (e *Engine) adopt(r *tensor.Dense) (*tensor.Dense, error) {
 // says.
 func (e *Engine) ToHost(t tensor.Tensor) (*tensor.Dense, error) { return e.std().ToHost(t) }
 
-// FromHost returns a copy of t in the pool. t may be any tensor, of Go's heap
+// FromHost returns a copy of t in the pool. t may be any dense tensor, of Go's heap
 // or of another engine, and views are copied without their gaps. It fails
 // with an *EngineError around ErrNotSupported for elements that hold Go
-// pointers, ErrUseAfterFree, or what the allocator or device says.
+// pointers and for sparse tensors, ErrUseAfterFree, or what the allocator or device says.
 func (e *Engine) FromHost(t tensor.Tensor) (*tensor.Dense, error) {
 	if err := e.made("copy to the pool"); err != nil {
 		return nil, err
@@ -352,6 +371,9 @@ func (e *Engine) FromHost(t tensor.Tensor) (*tensor.Dense, error) {
 	defer operand.KeepAlive(t)
 	if operand.IsNil(t) {
 		return nil, engineError("copy to the pool", fmt.Errorf("no tensor: %w", ErrNotSupported))
+	}
+	if _, ok := t.(*tensor.Dense); !ok {
+		return nil, engineError("copy to the pool", fmt.Errorf("%T: %w", t, ErrNotSupported))
 	}
 	if !operand.IsPlain(t.Dtype().Type) {
 		return nil, engineError("copy to the pool", fmt.Errorf("elements of type %v: %w", t.Dtype(), ErrNotSupported))

@@ -24,8 +24,8 @@ func (e *Engine) Compute(f func(ts []*tensor.Dense) (*tensor.Dense, error), ts .
 
 // BatchMatMul writes the products of as many pairs of matrices as a has to
 // prealloc: a is (n, i, k), b (n, k, j) and prealloc (n, i, j). It fails with an
-// *EngineError around ErrSizeMismatch, ErrNotSupported for tensors of another
-// engine, or what the device says.
+// *EngineError around ErrSizeMismatch, ErrNotSupported, or what tensor or the
+// device says.
 func (e *Engine) BatchMatMul(a, b, prealloc tensor.Tensor) error {
 	return e.std().BatchMatMul(a, b, prealloc)
 }
@@ -63,9 +63,7 @@ type opMemory Engine
 var _ tensorop.Memory = (*opMemory)(nil)
 
 func (m *opMemory) engine() *Engine                  { return (*Engine)(m) }
-func (m *opMemory) Engine() tensor.Engine            { return m.engine() }
 func (m *opMemory) Made(op string) error             { return m.engine().made(op) }
-func (m *opMemory) Owns(t tensor.Tensor) bool        { return m.engine().Owns(t) }
 func (m *opMemory) HostAccessible() bool             { return m.accessible }
 func (m *opMemory) Ready() error                     { return m.engine().hostReady() }
 func (m *opMemory) Pending() error                   { return m.engine().pendingError() }

@@ -266,7 +266,7 @@ func (e *Engine) FMAScalar(a tensor.Tensor, x interface{}, y tensor.Tensor) (ten
 
 // SoftMax implements tensor.SoftMaxer. Unlike StdEng it heeds WithReuse and
 // UseUnsafe, as do the other three. It fails with an *EngineError around
-// ErrNotSupported for a scalar, which has no axes.
+// ErrNotSupported for a scalar, which has no axes, and for WithIncr.
 func (e *Engine) SoftMax(x tensor.Tensor, axis int, opts ...tensor.FuncOpt) (tensor.Tensor, error) {
 	return e.std().SoftMax("SoftMax", tensor.StdEng.SoftMax, x, axis, opts)
 }
@@ -358,14 +358,14 @@ func (e *Engine) RepeatReuse(t, reuse tensor.Tensor, axis int, repeats ...int) (
 func (e *Engine) Diag(t tensor.Tensor) (tensor.Tensor, error) { return e.std().Diag(t) }
 
 // SelectByIndices implements tensor.ByIndiceser. Unlike StdEng it heeds
-// WithReuse.
+// WithReuse. It fails with an *EngineError around ErrNotSupported for WithIncr.
 func (e *Engine) SelectByIndices(a, indices tensor.Tensor, axis int, opts ...tensor.FuncOpt) (tensor.Tensor, error) {
 	return e.std().SelectByIndices(a, indices, axis, opts)
 }
 
 // SelectByIndicesB implements tensor.ByIndiceser. On a GPU, gradients of the same
 // slice are added in the order of the indices, and indices that are out of range
-// add to nothing.
+// add to nothing. With WithReuse, as with WithIncr, they are added to what there was.
 func (e *Engine) SelectByIndicesB(input, outGrad, indices tensor.Tensor, axis int, opts ...tensor.FuncOpt) (tensor.Tensor, error) {
 	return e.std().SelectByIndicesB(input, outGrad, indices, axis, opts)
 }

@@ -281,10 +281,6 @@ func (c *call) result(r tensor.Tensor) (tensor.Tensor, error) {
 			return o.orig, nil
 		}
 	}
-	if d.IsView() && c.ops.m.Owns(d) { // of an operand
-		operand.SetEngine(d, c.ops.m.Engine())
-		return d, nil
-	}
 	if d.IsMaterializable() || !operand.InOrder(d) {
 		d = rowMajor(d) // StdEng clones views with their gaps, and misreads those
 	}

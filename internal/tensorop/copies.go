@@ -93,11 +93,8 @@ func alike(dst, src *tensor.Dense) bool {
 func (ops *Ops) moveElements(op string, dst, src *tensor.Dense) error {
 	c := call{ops: ops, op: op, byStrides: true}
 	return c.into(dst, func(dst tensor.Tensor, h []tensor.Tensor) error {
-		from := h[0].(*tensor.Dense)
-		if !operand.Apart(dst, h) {
-			from = rowMajor(from)
-		}
-		copyElements(dst.(*tensor.Dense), from)
+		separate(dst, h)
+		copyElements(dst.(*tensor.Dense), h[0].(*tensor.Dense))
 		return nil
 	}, src)
 }

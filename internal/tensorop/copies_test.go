@@ -151,6 +151,7 @@ func TestEngineCompute(t *testing.T) {
 		require.NoError(t, err)
 		require.Same(t, pm, same)
 		check(m.Clone().(*tensor.Dense), nil)(dense(e.Compute(func(ts []*tensor.Dense) (*tensor.Dense, error) { return ts[0].ShallowClone(), nil }, pm)))
+		check(view(m, nil, tensor.S(1, 3)).Materialize().(*tensor.Dense), nil)(dense(e.Compute(func(ts []*tensor.Dense) (*tensor.Dense, error) { return view(ts[0], nil, tensor.S(1, 3)), nil }, pm)))
 		_, err = e.Compute(func([]*tensor.Dense) (*tensor.Dense, error) { return nil, cupool.ErrClosed }, pm)
 		require.ErrorIs(t, err, cupool.ErrClosed)
 		_, err = e.Compute(func([]*tensor.Dense) (*tensor.Dense, error) { return nil, nil }, pm)
@@ -159,6 +160,40 @@ func TestEngineCompute(t *testing.T) {
 		_, err = e.Norm(whole, tensor.UnorderedNorm())
 		require.Error(t, err)
 		e.FreeAll(pa, pb, pm, whole)
+	})
+}
+
+// TestOperationsHaveTheirNames: what is computed by Compute goes by its own name.
+func TestOperationsHaveTheirNames(t *testing.T) {
+	both(t, func(t *testing.T, e *bench) {
+		x := e.From(tensor.New(tensor.WithShape(2, 2), tensor.WithBacking([]int{1, 2, 3, 4}))) // no GPU takes it
+		for name, f := range map[string]func() (*tensor.Dense, error){
+			"Norm":     func() (*tensor.Dense, error) { return e.Norm(x, tensor.Norm(1)) },
+			"Contract": func() (*tensor.Dense, error) { return e.Contract(x, x, []int{1}, []int{0}) },
+		} {
+			before := e.Stats().ByOp[name]
+			_, err := f()
+			require.Error(t, err, "it is for floats")
+			require.Equal(t, e.Far, e.Stats().ByOp[name] > before, name)
+		}
+		e.FreeAll(x)
+		_, err := e.Norm(x, tensor.Norm(1))
+		require.ErrorContains(t, err, "tensor Norm: ")
+		_, err = e.Contract(x, x, []int{1}, []int{0})
+		require.ErrorContains(t, err, "tensor Contract: ")
+	})
+}
+
+// TestSparseTensors: none can be in the pool, and errors name what was called.
+func TestSparseTensors(t *testing.T) {
+	both(t, func(t *testing.T, e *bench) {
+		sparse := tensor.CSRFromCoord(tensor.Shape{2, 3}, []int{0, 1}, []int{1, 2}, []float64{1, 2})
+		_, err := e.FromHost(sparse)
+		require.ErrorIs(t, err, cupool.ErrNotSupported)
+		require.ErrorContains(t, err, "copy to the pool")
+		_, err = e.ToHost(sparse)
+		require.ErrorIs(t, err, cupool.ErrNotSupported)
+		require.ErrorContains(t, err, "copy to host")
 	})
 }
 

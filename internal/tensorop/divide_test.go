@@ -71,3 +71,34 @@ func TestDivide(t *testing.T) {
 		}
 	})
 }
+
+// TestDivideIntegersByZero fails wherever the result was to go, and changes nothing there. StdEng has 0 in
+// some places, and no error.
+func TestDivideIntegersByZero(t *testing.T) {
+	both(t, func(t *testing.T, e *bench) {
+		for _, dt := range []tensor.Dtype{tensor.Int, tensor.Uint8, tensor.Int64} {
+			all := e.Scope()
+			x := e.From(hostTensor(dt, []float64{6, 4, 2, 0, 0, 0}, []int{6}))
+			a, b := view(x, tensor.S(0, 3)), view(x, tensor.S(1, 4))
+			dst := e.From(hostTensor(dt, []float64{1, 1, 1}, []int{3}))
+			zero := value(dt, 0)
+			for how, opts := range map[string][]tensor.FuncOpt{
+				"new": nil, "unsafe": {tensor.UseUnsafe()}, "reuse": {tensor.WithReuse(dst)}, "reuse a": {tensor.WithReuse(a)}, "reuse b": {tensor.WithReuse(b)}, "incr": {tensor.WithIncr(dst)},
+			} {
+				for name, f := range map[string]func() (tensor.Tensor, error){
+					"Div":           func() (tensor.Tensor, error) { return e.Div(a, b, opts...) },
+					"by a scalar":   func() (tensor.Tensor, error) { return e.DivScalar(a, zero, true, opts...) },
+					"of a scalar":   func() (tensor.Tensor, error) { return e.DivScalar(b, value(dt, 3), false, opts...) },
+					"Mod":           func() (tensor.Tensor, error) { return e.Mod(a, b, opts...) },
+					"by a number 0": func() (tensor.Tensor, error) { return tensor.Div(a, zero, opts...) },
+				} {
+					_, err := f()
+					require.Error(t, err, "%s of %v, %s", name, dt, how)
+					require.Equal(t, elements(hostTensor(dt, []float64{6, 4, 2, 0, 0, 0}, []int{6})), elements(e.Host(x)), "%s of %v, %s", name, dt, how)
+					require.Equal(t, elements(hostTensor(dt, []float64{1, 1, 1}, []int{3})), elements(e.Host(dst)), "%s of %v, %s", name, dt, how)
+				}
+			}
+			require.NoError(t, all.Close())
+		}
+	})
+}

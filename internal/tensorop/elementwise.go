@@ -161,8 +161,12 @@ func destination(o *operand.Options, dt tensor.Dtype, ts ...tensor.Tensor) *tens
 
 // writes reports whether StdEng writes to dst what a new tensor would have, or adds it.
 // It does not with single elements, views and sums of MinBetween and MaxBetween, and
-// overwrites what it reads later where dst lies in another operand than the first.
+// overwrites what it reads later where dst lies in another operand than the first. A division of
+// integers by zero, which fails, it takes for 0 there, or fails after it has changed dst.
 func writes(op string, o *operand.Options, dst *tensor.Dense, ts ...tensor.Tensor) bool {
+	if divides := strings.HasPrefix(op, "Div") || strings.HasPrefix(op, "Mod"); divides && !operand.IsFloat(dst.Dtype()) {
+		return false
+	}
 	if !operand.IsContiguous(dst) || !operand.IsContiguous(ts[0]) || o.Incr != nil && strings.Contains(op, "Between") {
 		return false
 	}

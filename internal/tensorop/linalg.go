@@ -25,20 +25,46 @@ func (ops *Ops) Product(op string, f ProductOp, a, b, prealloc tensor.Tensor) (e
 		return err
 	}
 	defer operand.KeepAlive(a, b, prealloc)
+	if x, y, z := a.Shape(), b.Shape(), prealloc.Shape(); !fits(op, x, y, z) {
+		return ops.m.Error(op, fmt.Errorf("%v times %v to %v: %w", x, y, z, device.ErrSizeMismatch))
+	}
 	if ok, err := ops.gpu.Product(op, a, b, prealloc); ok {
 		return err
 	}
 	// StdEng errs with results in column-major order: Outer overwrites them, and MatMul of a column and
-	// a row computes the transpose.
-	if dst, ok := prealloc.(*tensor.Dense); ok && operand.IsRowMajor(dst) && ops.multiplies(a) && ops.multiplies(b) && ops.reaches(dst) {
+	// a row computes the transpose. All of them overwrite operands that they still read.
+	if dst, ok := prealloc.(*tensor.Dense); ok && operand.IsRowMajor(dst) && operand.Apart(dst, []tensor.Tensor{a, b}) && ops.multiplies(a) && ops.multiplies(b) && ops.reaches(dst) {
 		if err := ops.m.Ready(); err != nil {
 			return err
 		}
 		return f(tensor.StdEng{}, a, b, prealloc)
 	}
 	return ops.runInto(op, prealloc, func(dst tensor.Tensor, h []tensor.Tensor) error {
+		separate(dst, h)
 		return f(tensor.StdEng{}, h[0], h[1], dst)
 	}, a, b)
+}
+
+// fits reports whether z has the shape of the product of x and y. StdEng computes with the
+// parts that fit.
+func fits(op string, x, y, z tensor.Shape) bool {
+	switch op {
+	case "MatMul":
+		return len(x) == 2 && len(y) == 2 && len(z) == 2 && x[1] == y[0] && z[0] == x[0] && z[1] == y[1]
+	case "MatVecMul":
+		return len(x) == 2 && x[1] == y.TotalSize() && x[0] == z.TotalSize()
+	default: // Outer
+		return len(z) == 2 && z[0] == x.TotalSize() && z[1] == y.TotalSize()
+	}
+}
+
+// separate puts copies in the place of host tensors that share memory with dst.
+func separate(dst tensor.Tensor, h []tensor.Tensor) {
+	for i := range h {
+		if !operand.Apart(dst, h[i:i+1]) {
+			h[i] = rowMajor(h[i].(*tensor.Dense))
+		}
+	}
 }
 
 // multiplies is serves for the operand of a product, which is in row-major order
@@ -55,12 +81,12 @@ func (ops *Ops) Contract(a, b *tensor.Dense, aAxes, bAxes []int) (r *tensor.Dens
 	if r, ok, err := ops.gpu.Contract(a, b, aAxes, bAxes); ok {
 		return r, err
 	}
-	return ops.Compute(func(h []*tensor.Dense) (*tensor.Dense, error) {
+	return ops.compute("Contract", func(h []*tensor.Dense) (*tensor.Dense, error) {
 		if !operand.Paired(h[0].Shape(), h[1].Shape(), aAxes, bAxes) {
 			return h[0].TensorMul(h[1], aAxes, bAxes)
 		}
 		return contracted(h[0], h[1], aAxes, bAxes)
-	}, []*tensor.Dense{a, b})
+	}, a, b)
 }
 
 // contracted is Contract for row-major host tensors. TensorMul writes the axes of b that
@@ -145,6 +171,9 @@ func (ops *Ops) Inner(a, b tensor.Tensor) (r interface{}, err error) {
 	if err := ops.made("Inner", a, b); err != nil {
 		return nil, err
 	}
+	if x, y := a.Shape(), b.Shape(); len(x) == 0 || len(y) == 0 || x.TotalSize() != y.TotalSize() {
+		return nil, ops.m.Error("Inner", fmt.Errorf("%v and %v are not the shapes of two vectors of one length: %w", x, y, device.ErrSizeMismatch))
+	}
 	if v, ok, err := ops.gpu.Inner(a, b); ok {
 		return v, err
 	}
@@ -161,8 +190,8 @@ func (ops *Ops) Trace(a tensor.Tensor) (r interface{}, err error) {
 	return runValue(ops, "Trace", func(h []tensor.Tensor) (interface{}, error) { return tensor.StdEng{}.Trace(h[0]) }, a)
 }
 
-// Dot computes StdEng.Dot, which leaves products with a matrix to the methods
-// MatMul and MatVecMul of the engine of x.
+// Dot computes StdEng.Dot, but for products with a matrix, which StdEng leaves to the engine of x and for
+// which it changes how y is laid out.
 func (ops *Ops) Dot(x, y tensor.Tensor, opts []tensor.FuncOpt) (r tensor.Tensor, err error) {
 	defer ops.caught("Dot", &err)
 	if err := ops.made("Dot", x, y); err != nil {
@@ -170,15 +199,101 @@ func (ops *Ops) Dot(x, y tensor.Tensor, opts []tensor.FuncOpt) (r tensor.Tensor,
 	}
 	defer operand.KeepAlive(x, y)
 	if isMatrixProduct(x.Shape(), y.Shape()) {
-		return tensor.StdEng{}.Dot(x, y, opts...)
+		return ops.dotMatrix(x, y, operand.ParseOptions(opts))
 	}
 	o := operand.ParseOptions(opts)
 	if r, ok, err := ops.gpu.Dot(x, y, &o); ok {
 		return r, err
 	}
+	if x.Dims() == 0 || y.Dims() == 0 {
+		return ops.run("Dot", func(h []tensor.Tensor, opts []tensor.FuncOpt) (tensor.Tensor, error) {
+			return tensor.StdEng{}.Dot(h[0], h[1], opts...)
+		}, opts, x, y)
+	}
 	return ops.run("Dot", func(h []tensor.Tensor, opts []tensor.FuncOpt) (tensor.Tensor, error) {
-		return tensor.StdEng{}.Dot(h[0], h[1], opts...)
+		r, err := dot(h[0], h[1])
+		if err != nil {
+			return nil, err
+		}
+		switch o := operand.ParseOptions(opts); {
+		case o.Incr != nil:
+			return tensor.StdEng{}.Add(o.Incr, r, tensor.UseUnsafe())
+		case o.Reuse != nil:
+			if err := o.Reuse.Reshape(r.Shape().Clone()...); err != nil {
+				return nil, err
+			}
+			return o.Reuse, tensor.Copy(o.Reuse, r)
+		}
+		return r, nil
 	}, opts, x, y)
+}
+
+// dot is Dot for row-major host tensors that are no scalars, nor a matrix and another or a vector. Of more
+// than two axes, StdEng panics where x has four and where the sums have one term.
+func dot(x, y tensor.Tensor) (tensor.Tensor, error) {
+	a, okA := x.(*tensor.Dense)
+	b, okB := y.(*tensor.Dense)
+	along, with := []int{x.Dims() - 1}, []int{max(y.Dims()-2, 0)}
+	panics := x.Dims() > 3 || max(x.Dims(), y.Dims()) > 2 && x.Shape()[along[0]] == 1
+	if !panics || !okA || !okB || !operand.Paired(x.Shape(), y.Shape(), along, with) {
+		return tensor.StdEng{}.Dot(x, y)
+	}
+	return contracted(a, b, along, with)
+}
+
+// dotMatrix computes the product of a matrix and a vector, in either order, or of two matrices.
+func (ops *Ops) dotMatrix(x, y tensor.Tensor, o operand.Options) (r tensor.Tensor, err error) {
+	op, f, shape := "MatVecMul", ProductOp(tensor.StdEng.MatVecMul), tensor.Shape{x.Shape()[0]}
+	switch {
+	case x.Shape().IsVector():
+		var turned, temp *tensor.Dense
+		if turned, temp, err = ops.turned(y); err != nil {
+			return nil, err
+		}
+		defer func() { err = errors.Join(err, ops.free([]tensor.Tensor{temp})) }()
+		x, y, shape = turned, x, tensor.Shape{y.Shape()[1]}
+	case !y.Shape().IsVector():
+		op, f, shape = "MatMul", tensor.StdEng.MatMul, tensor.Shape{x.Shape()[0], y.Shape()[1]}
+	}
+	if r = o.Reuse; r == nil {
+		r, err = ops.into(x.Dtype(), shape, func(out *tensor.Dense) error { return ops.Product(op, f, x, y, out) })
+	} else {
+		if !slices.Equal(r.Shape(), shape) {
+			err = r.Reshape(shape.Clone()...)
+		}
+		if err == nil {
+			err = ops.Product(op, f, x, y, r)
+		}
+	}
+	if err != nil || o.Incr == nil {
+		return r, err
+	}
+	_, err = ops.Binary("Add", tensor.StdEng.Add, o.Incr, r, []tensor.FuncOpt{tensor.UseUnsafe()})
+	if o.Reuse == nil {
+		err = errors.Join(err, ops.m.FreeTensor(r))
+	}
+	return o.Incr, err
+}
+
+// turned returns the transpose of a matrix, and what is to be freed with it or nil. StdEng multiplies
+// a row-major matrix and its transpose as they are.
+func (ops *Ops) turned(t tensor.Tensor) (d, temp *tensor.Dense, err error) {
+	d, ok := t.(*tensor.Dense)
+	switch {
+	case ok && operand.IsTransposed(d):
+		p, n := operand.Extent(d)
+		shape := tensor.Shape{d.Shape()[1], d.Shape()[0]}
+		return tensor.NewDense(d.Dtype(), shape, tensor.FromMemory(uintptr(p), uintptr(n)), tensor.WithEngine(d.Engine())), nil, nil
+	case !ok || !operand.IsRowMajor(d):
+		if d, err = ops.m.Empty(t.Dtype(), t.Shape()...); err != nil {
+			return nil, nil, err
+		}
+		temp = d
+		if err = ops.Copy(d, t); err != nil {
+			return nil, nil, errors.Join(err, ops.m.FreeTensor(d))
+		}
+	}
+	return operand.Transposed(d), temp, nil
 }
 
 // isMatrixProduct reports whether StdEng.Dot leaves operands of these shapes

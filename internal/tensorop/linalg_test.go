@@ -2,8 +2,10 @@ package tensorop_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 
@@ -65,6 +67,136 @@ func TestProductsOfTransposedRows(t *testing.T) {
 		require.Equal(t, want.Data(), got.Data(), "%v by the transposed %v", s[0], s[1])
 		e.FreeAll(x, y, got)
 	}
+}
+
+// TestDotWithMatrices: StdEng marks the matrix that a vector is multiplied by as transposed, and takes the mark
+// away from one that had it. Products by an engine are that engine's.
+func TestDotWithMatrices(t *testing.T) {
+	both(t, func(t *testing.T, e *bench) {
+		other := newBench(t, false)
+		own, others := e.Scope(), other.Scope()
+		plain := tensor.New(tensor.WithShape(2, 3), tensor.WithBacking([]float64{1, 2, 3, 4, 5, 6}))
+		turned := tensor.New(tensor.WithShape(3, 2), tensor.WithBacking([]float64{1, 4, 2, 5, 3, 6}))
+		columns := hostTensor(tensor.Float64, []float64{1, 4, 2, 5, 3, 6}, []int{2, 3}, tensor.AsFortran(nil))
+		wide := tensor.New(tensor.WithShape(3, 3), tensor.WithBacking([]float64{0, 0, 0, 1, 2, 3, 4, 5, 6}))
+		m23 := []float64{1, 2, 3, 4, 5, 6}
+		for name, m := range map[string]*tensor.Dense{
+			"plain": e.From(plain), "transposed": transposed(e.From(turned)), "columns": e.From(columns), "rows": view(e.From(wide), tensor.S(1, 3)),
+			"of the host": plain, "of the host, transposed": transposed(turned.Clone().(*tensor.Dense)), "of another engine": transposed(other.From(turned)),
+		} {
+			all := e.Scope()
+			two, three := e.From(tensor.New(tensor.WithBacking([]float64{1, 10}))), e.From(tensor.New(tensor.WithBacking([]float64{1, 10, 100})))
+			square := e.From(tensor.New(tensor.WithShape(3, 3), tensor.WithBacking([]float64{1, 0, 0, 0, 1, 0, 1, 0, 1})))
+			for what, c := range map[string]struct {
+				x, y  *tensor.Dense
+				shape tensor.Shape
+				want  []float64
+			}{
+				"vector times matrix":   {two, m, tensor.Shape{3}, []float64{41, 52, 63}},
+				"matrix times vector":   {m, three, tensor.Shape{2}, []float64{321, 654}},
+				"matrix times matrix":   {m, square, tensor.Shape{2, 3}, []float64{4, 2, 3, 10, 5, 6}},
+				"one row times matrix":  {must(e.FromHost(tensor.New(tensor.WithShape(1, 2), tensor.WithBacking([]float64{1, 10})))), m, tensor.Shape{3}, []float64{41, 52, 63}},
+				"vector of the host":    {tensor.New(tensor.WithBacking([]float64{1, 10})), m, tensor.Shape{3}, []float64{41, 52, 63}},
+				"matrix times one row":  {m, must(e.FromHost(tensor.New(tensor.WithShape(1, 3), tensor.WithBacking([]float64{1, 10, 100})))), tensor.Shape{2}, []float64{321, 654}},
+				"matrix times a column": {m, must(e.FromHost(tensor.New(tensor.WithShape(3, 1), tensor.WithBacking([]float64{1, 10, 100})))), tensor.Shape{2}, []float64{321, 654}},
+			} {
+				what = name + ", " + what
+				ones := e.From(tensor.New(tensor.WithBacking(slices.Repeat([]float64{1}, len(c.want)))))
+				require.NoError(t, ones.Reshape(c.shape.Clone()...))
+				live := e.Live()
+				r, err := e.Dot(c.x, c.y)
+				require.NoError(t, err, what)
+				require.Equal(t, c.shape, r.Shape(), what)
+				require.Equal(t, c.want, e.As64(r), what)
+				require.Same(t, e.Engine, cupool.EngineOf(r), what)
+				require.Same(t, ones, must(e.Dot(c.x, c.y, tensor.WithIncr(ones))), what)
+				for i, v := range e.As64(ones) {
+					require.Equal(t, c.want[i]+1, v, what)
+				}
+				require.NoError(t, ones.Reshape(1, len(c.want)))
+				require.Same(t, ones, must(e.Dot(c.x, c.y, tensor.WithReuse(ones))), what)
+				require.Equal(t, c.shape, ones.Shape(), what)
+				require.Equal(t, c.want, e.As64(ones), what)
+				require.Equal(t, live+1, e.Live(), what)
+				require.Equal(t, tensor.Shape{2, 3}, m.Shape(), what)
+				require.Equal(t, m23, must(elementsAt(e.Host(m))), what)
+			}
+			_, err := e.Dot(three, m)
+			require.Error(t, err, name)
+			require.NoError(t, all.Close())
+		}
+		require.NoError(t, errors.Join(own.Close(), others.Close()))
+	})
+}
+
+// TestInnerOfMoreAxes: the product is that of all elements, as StdEng's is.
+func TestInnerOfMoreAxes(t *testing.T) {
+	both(t, func(t *testing.T, e *bench) {
+		for _, shape := range [][]int{{6}, {2, 3}, {1, 2, 3}, {6, 1, 1}} {
+			x := e.From(hostTensor(tensor.Float64, []float64{1, 2, 3, 4, 5, 6}, shape))
+			require.Equal(t, 91.0, must(e.Inner(x, x)), "%v", shape)
+			e.FreeAll(x)
+		}
+	})
+}
+
+// TestDotOfAnyAxes: StdEng panics for some tensors of four axes and sums of one term, and forgets WithIncr, and WithReuse of vectors.
+func TestDotOfAnyAxes(t *testing.T) {
+	both(t, func(t *testing.T, e *bench) {
+		for _, c := range [][2][]int{
+			{{4}, {4}}, {{2, 3, 4}, {4, 2}}, {{2, 3, 4}, {4}}, {{4}, {2, 4, 3}}, {{3, 4}, {2, 4, 3}}, {{2, 3, 4}, {2, 4, 3}},
+			{{2, 3, 2, 4}, {4, 3}}, {{2, 3, 2, 4}, {2, 4, 3}}, {{2, 2, 3, 4}, {2, 3, 4, 2}}, {{4, 1, 1}, {1}}, {{2, 3, 1}, {1, 4}}, {{3, 1}, {2, 1, 3}}, {{1}, {3, 1, 2}}, {{2, 1, 2, 1, 4}, {4, 2}},
+		} {
+			all := e.Scope()
+			a, b := random(e.Rand, tensor.Float64, c[0]...), random(e.Rand, tensor.Float64, c[1]...)
+			want := contracted(c[0], c[1], []int{len(c[0]) - 1}, []int{max(len(c[1])-2, 0)}, floatsOf(a), floatsOf(b))
+			x, y, dst := e.From(a), e.From(b), e.From(random(e.Rand, tensor.Float64, want.shape...))
+			sum := add(e.As64(dst), want)
+			e.RequireNear(want.values, must(e.Dot(x, y)), fmt.Sprint(c))
+			require.Same(t, dst, must(e.Dot(x, y, tensor.WithIncr(dst))), "%v, incr", c)
+			e.RequireNear(sum.values, dst, fmt.Sprint(c, ", incr"))
+			require.Same(t, dst, must(e.Dot(x, y, tensor.WithReuse(dst))), "%v, reuse", c)
+			e.RequireNear(want.values, dst, fmt.Sprint(c, ", reuse"))
+			require.True(t, slices.Equal(want.shape, dst.Shape()), "%v: %v", c, dst.Shape())
+			for _, opt := range []tensor.FuncOpt{tensor.WithIncr(must(e.Empty(tensor.Float64, 7))), tensor.WithReuse(must(e.Empty(tensor.Float64, 7)))} {
+				_, err := e.Dot(x, y, opt)
+				require.Error(t, err, "%v, of another size", c)
+			}
+			require.NoError(t, all.Close())
+		}
+	})
+}
+
+// TestProductsOverOperands writes products over what they read, which StdEng overwrites too early.
+func TestProductsOverOperands(t *testing.T) {
+	both(t, func(t *testing.T, e *bench) {
+		swap := e.From(tensor.New(tensor.WithShape(2, 2), tensor.WithBacking([]float64{0, 1, 1, 0})))
+		for name, c := range map[string]struct {
+			f    func(m, v *tensor.Dense) error
+			m, v []float64 // what m = (1, 2; 3, 4) and v = (1, 2, 3, 4) are then
+		}{
+			"MatMul over a":       {func(m, _ *tensor.Dense) error { return e.MatMul(m, swap, m) }, []float64{2, 1, 4, 3}, []float64{1, 2, 3, 4}},
+			"MatMul over b":       {func(m, _ *tensor.Dense) error { return e.MatMul(swap, m, m) }, []float64{3, 4, 1, 2}, []float64{1, 2, 3, 4}},
+			"MatMul over a and b": {func(m, _ *tensor.Dense) error { return e.MatMul(m, m, m) }, []float64{7, 10, 15, 22}, []float64{1, 2, 3, 4}},
+			"MatVecMul over b": {func(_, v *tensor.Dense) error {
+				return e.MatVecMul(swap, view(v, tensor.S(0, 2)), view(v, tensor.S(0, 2)))
+			}, []float64{1, 2, 3, 4}, []float64{2, 1, 3, 4}},
+			"MatVecMul over half b": {func(_, v *tensor.Dense) error {
+				return e.MatVecMul(swap, view(v, tensor.S(0, 2)), view(v, tensor.S(1, 3)))
+			}, []float64{1, 2, 3, 4}, []float64{1, 2, 1, 4}},
+			"MatVecMul over a's row":  {func(m, v *tensor.Dense) error { return e.MatVecMul(m, view(v, tensor.S(0, 2)), view(m, tensor.S(0))) }, []float64{5, 11, 3, 4}, []float64{1, 2, 3, 4}},
+			"Outer over a's and b's":  {func(m, _ *tensor.Dense) error { return e.Outer(view(m, tensor.S(1)), view(m, tensor.S(0)), m) }, []float64{4, 8, 7, 12}, []float64{1, 2, 3, 4}},
+			"MatMul with a for reuse": {func(m, _ *tensor.Dense) error { _, err := tensor.MatMul(m, swap, tensor.WithReuse(m)); return err }, []float64{2, 1, 4, 3}, []float64{1, 2, 3, 4}},
+		} {
+			m := e.From(tensor.New(tensor.WithShape(2, 2), tensor.WithBacking([]float64{1, 2, 3, 4})))
+			v := e.From(tensor.New(tensor.WithBacking([]float64{1, 2, 3, 4})))
+			require.NoError(t, c.f(m, v), name)
+			require.Equal(t, c.m, e.As64(m), name)
+			require.Equal(t, c.v, e.As64(v), name)
+			e.FreeAll(m, v)
+		}
+		e.FreeAll(swap)
+	})
 }
 
 // TestGPUTF32: products are exact to float32 unless TF32 is asked for.

@@ -209,6 +209,26 @@ func TestReductionsAlongAnyAxes(t *testing.T) {
 	})
 }
 
+// TestAxesStayAsTheyAre: StdEng sorts the axes that it is given, which are the program's.
+func TestAxesStayAsTheyAre(t *testing.T) {
+	both(t, func(t *testing.T, e *bench) {
+		x, m := e.From(random(e.Rand, tensor.Float64, 2, 3, 2)), e.From(random(e.Rand, tensor.Float64, 2, 3))
+		for name, f := range map[string]func(axes ...int) (tensor.Tensor, error){
+			"Sum":  func(axes ...int) (tensor.Tensor, error) { return e.Sum(x, axes...) },
+			"Max":  func(axes ...int) (tensor.Tensor, error) { return e.Max(x, axes...) },
+			"Min":  func(axes ...int) (tensor.Tensor, error) { return e.Min(x, axes...) },
+			"Norm": func(axes ...int) (tensor.Tensor, error) { return e.Norm(m, tensor.FrobeniusNorm(), axes...) },
+		} {
+			axes := []int{1, 0}
+			r, err := f(axes...)
+			require.NoError(t, err, name)
+			require.Equal(t, []int{1, 0}, axes, name)
+			e.FreeAll(r)
+		}
+		e.FreeAll(x, m)
+	})
+}
+
 // TestNormsOfMatrices: StdEng reduces other elements where there are axes around the two, and fails where norms go
 // by singular values. A GPU computes all others itself.
 func TestNormsOfMatrices(t *testing.T) {
@@ -297,10 +317,14 @@ func TestSelectsAlongAnyAxis(t *testing.T) {
 func testSelects(t *testing.T, e *bench, shape, from []int) {
 	h := random(e.Rand, tensor.Float32, shape...)
 	x, hs := e.From(h), floatsOf(h)
-	for axis := range shape {
+	for axis := range 2 * len(shape) {
+		at := e.From(tensor.New(tensor.WithBacking(slices.Clone(from))))
+		if axis >= len(shape) { // a matrix of one row is a vector, too
+			axis -= len(shape)
+			require.NoError(t, at.Reshape(1, len(from)))
+		}
 		selects := slices.Clone(shape)
 		selects[axis] = len(from)
-		at := e.From(tensor.New(tensor.WithBacking(slices.Clone(from))))
 		want := selected(shape, selects, axis, from, hs).values
 		for _, dst := range []*tensor.Dense{nil, must(e.Empty(tensor.Float32, selects...))} {
 			var opts []tensor.FuncOpt

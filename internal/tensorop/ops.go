@@ -38,10 +38,6 @@ type Memory interface {
 	// that was handed out again since is told from t's where the engine knows
 	// which block t had. Tensors of other kinds of engines pass.
 	Check(t tensor.Tensor) error
-	// Owns reports whether t's data is live memory of the engine's allocator.
-	Owns(t tensor.Tensor) bool
-	// Engine returns the engine as tensors have it.
-	Engine() tensor.Engine
 	// Owner returns the engine that t is of, or this one where t has another
 	// kind of engine.
 	Owner(t tensor.Tensor) Memory

@@ -235,11 +235,8 @@ func (x *expression) dots() error {
 		}
 		at := max(len(shape)-2, 0)
 		r := contracted(a.shape, shape, []int{len(a.shape) - 1}, []int{at}, make([]float64, tensor.Shape(a.shape).TotalSize()), make([]float64, tensor.Shape(shape).TotalSize()))
-		to := x.apartFrom(r.shape, a, b)
-		if to.incr {
-			return nil // tensor has other results of WithIncr for each pair of shapes
-		}
-		c.text, c.in, c.dst, c.tags = fmt.Sprintf("Dot(%s, %s%s)", a.name, b.name, to.text), []*variable{a, b}, to.dst, []string{"Dot"}
+		to := x.output(r.shape, nil, true, a, b)
+		c.text, c.in, c.dst, c.incr, c.tags = fmt.Sprintf("Dot(%s, %s%s)", a.name, b.name, to.text), []*variable{a, b}, to.dst, to.incr, []string{"Dot"}
 		c.do = func(w int) (tensor.Tensor, error) { return tensor.Dot(a.in[w], b.in[w], to.opts(w)...) }
 		c.want = func(_ int, in [][]float64) result {
 			return contracted(a.shape, shape, []int{len(a.shape) - 1}, []int{at}, in[0], in[1])

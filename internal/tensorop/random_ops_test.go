@@ -670,7 +670,7 @@ func (x *expression) product() error {
 		}
 		m, k, n := a.shape[0], a.shape[1], 1+x.N(4)
 		b := x.like([]int{k, n})
-		to := x.apartFrom([]int{m, n}, a, b)
+		to := x.output([]int{m, n}, nil, true, a, b)
 		c.text, c.in, c.dst, c.incr, c.tags = fmt.Sprintf("MatMul(%s, %s%s)", a.name, b.name, to.text), []*variable{a, b}, to.dst, to.incr, []string{"MatMul"}
 		c.do = func(w int) (tensor.Tensor, error) { return tensor.MatMul(a.in[w], b.in[w], to.opts(w)...) }
 		c.want = func(_ int, in [][]float64) result { return times(in[0], in[1], m, k, n) }
@@ -680,7 +680,7 @@ func (x *expression) product() error {
 		}
 		m, k := a.shape[0], a.shape[1]
 		b := x.like([]int{k})
-		to := x.apartFrom([]int{m}, a, b)
+		to := x.output([]int{m}, nil, true, a, b)
 		c.text, c.in, c.dst, c.incr, c.tags = fmt.Sprintf("MatVecMul(%s, %s%s)", a.name, b.name, to.text), []*variable{a, b}, to.dst, to.incr, []string{"MatVecMul"}
 		c.do = func(w int) (tensor.Tensor, error) { return tensor.MatVecMul(a.in[w], b.in[w], to.opts(w)...) }
 		c.want = func(_ int, in [][]float64) result {
@@ -750,17 +750,6 @@ func (x *expression) product() error {
 		}
 	}
 	return x.run(c)
-}
-
-// apartFrom is output for an operation that cannot write to what it reads.
-func (x *expression) apartFrom(shape []int, in ...*variable) where {
-	to := x.output(shape, nil, true, in...)
-	for _, v := range in {
-		if to.dst != nil && to.dst.buf == v.buf {
-			return where{nil, false, "", func(int) []tensor.FuncOpt { return nil }}
-		}
-	}
-	return to
 }
 
 // contracted sums up products along pairs of axes.

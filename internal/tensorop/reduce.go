@@ -31,7 +31,7 @@ func (ops *Ops) Along(op string, f AxesOp, a tensor.Tensor, along []int) (r tens
 		if d, ok := h[0].(*tensor.Dense); ok && skips(d.Dims(), along) {
 			return reduced(f, d, along)
 		}
-		return f(tensor.StdEng{}, h[0], along...)
+		return f(tensor.StdEng{}, h[0], slices.Clone(along)...) // which StdEng sorts
 	}, nil, a)
 }
 
@@ -106,7 +106,7 @@ func (ops *Ops) Norm(t *tensor.Dense, ord tensor.NormOrder, axes []int) (r *tens
 	if r, ok, err := ops.gpu.Norm(t, ord, axes); ok {
 		return r, err
 	}
-	return ops.Compute(func(h []*tensor.Dense) (*tensor.Dense, error) {
+	return ops.compute("Norm", func(h []*tensor.Dense) (*tensor.Dense, error) {
 		d := h[0]
 		if err := ops.hasAxes("Norm", d, axes); err != nil {
 			return nil, err
@@ -117,8 +117,8 @@ func (ops *Ops) Norm(t *tensor.Dense, ord tensor.NormOrder, axes []int) (r *tens
 		case len(axes) == 2 && dims > 2:
 			return normsOf(d, ord, axes[0], axes[1])
 		}
-		return d.Norm(ord, axes...)
-	}, []*tensor.Dense{t})
+		return d.Norm(ord, slices.Clone(axes)...)
+	}, t)
 }
 
 // normsOf computes the norm of each matrix that a row-major tensor has along two of its axes. StdEng

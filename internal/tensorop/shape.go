@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"reflect"
 	"runtime"
 	"slices"
 
@@ -68,6 +69,14 @@ func (ops *Ops) StackDense(t tensor.DenseTensor, axis int, others []tensor.Dense
 	for _, o := range others {
 		ts = append(ts, o)
 	}
+	if err := ops.made("Stack", ts...); err != nil {
+		return nil, err
+	}
+	for _, o := range others { // StdEng would take a part, or zeros for what is missing
+		if !slices.Equal(o.Shape(), t.Shape()) {
+			return nil, ops.m.Error("Stack", fmt.Errorf("%v on %v: %w", o.Shape(), t.Shape(), device.ErrSizeMismatch))
+		}
+	}
 	stacked, err := ops.run("Stack", func(h []tensor.Tensor, _ []tensor.FuncOpt) (tensor.Tensor, error) {
 		ds := make([]tensor.DenseTensor, len(h))
 		for i := range h {
@@ -121,11 +130,14 @@ func (ops *Ops) RepeatReuse(t, reuse tensor.Tensor, axis int, repeats []int) (r 
 		return nil, err
 	}
 	defer operand.KeepAlive(t, reuse)
+	if t.Dtype() != reuse.Dtype() {
+		return nil, ops.m.Error("Repeat", fmt.Errorf("elements of type %v to %v: %w", t.Dtype(), reuse.Dtype(), device.ErrNotSupported))
+	}
 	if r, ok, err := ops.gpu.Repeat(t, reuse, axis, repeats); ok {
 		return r, err
 	}
 	if ops.m.HostAccessible() && operand.IsContiguous(t) && ops.serves(t, reuse) && operand.IsContiguous(reuse) && operand.Apart(reuse, []tensor.Tensor{t}) {
-		if shape, times, ok := repeatedShape(t, axis, repeats); ok && reuse.Shape().Eq(shape) && reuse.Dtype() == t.Dtype() {
+		if shape, times, ok := repeatedShape(t, axis, repeats); ok && reuse.Shape().Eq(shape) {
 			if err := ops.m.Ready(); err != nil {
 				return nil, err
 			}
@@ -134,7 +146,8 @@ func (ops *Ops) RepeatReuse(t, reuse tensor.Tensor, axis int, repeats []int) (r 
 		}
 	}
 	err = ops.runInto("Repeat", reuse, func(reuse tensor.Tensor, h []tensor.Tensor) error {
-		if shape, times, ok := repeatedShape(h[0], axis, repeats); ok && reuse.Shape().Eq(shape) && reuse.Dtype() == t.Dtype() && operand.Apart(reuse, h) {
+		separate(reuse, h)
+		if shape, times, ok := repeatedShape(h[0], axis, repeats); ok && reuse.Shape().Eq(shape) {
 			copyRepeated(reuse, h[0], axis, times)
 			return nil
 		}
@@ -198,11 +211,14 @@ func (ops *Ops) SelectByIndices(a, indices tensor.Tensor, axis int, opts []tenso
 		return nil, err
 	}
 	defer operand.KeepAlive(a, indices)
-	o := operand.ParseOptions(opts)
+	opts, o := unsafeToReuse(a, opts)
+	if o.Incr != nil {
+		return nil, ops.m.Error("SelectByIndices", errAdded)
+	}
 	if r, ok, err := ops.gpu.SelectByIndices(a, indices, axis, &o); ok {
 		return r, err
 	}
-	if ops.m.HostAccessible() && operand.IsContiguous(a) && ops.serves(a, indices) && o.Incr == nil && !o.Unsafe {
+	if ops.m.HostAccessible() && operand.IsContiguous(a) && ops.serves(a, indices) {
 		if err := ops.m.Ready(); err != nil {
 			return nil, err
 		}
@@ -224,7 +240,7 @@ func (ops *Ops) SelectByIndices(a, indices tensor.Tensor, axis int, opts []tenso
 			return nil, err
 		}
 		shape, ok := selectedShape(h[0], h[1], axis)
-		if !ok || len(opts) > 0 {
+		if !ok {
 			return tensor.StdEng{}.SelectByIndices(h[0], h[1], axis, opts...)
 		}
 		r := tensor.NewDense(a.Dtype(), shape)
@@ -234,6 +250,9 @@ func (ops *Ops) SelectByIndices(a, indices tensor.Tensor, axis int, opts []tenso
 	if o.Reuse != nil {
 		err := ops.runInto("SelectByIndices", o.Reuse, func(dst tensor.Tensor, h []tensor.Tensor) error {
 			r, err := selected(h)
+			if err == nil {
+				err = dst.Reshape(r.Shape().Clone()...)
+			}
 			if err != nil {
 				return err
 			}
@@ -268,7 +287,7 @@ func selectedShape(a, indices tensor.Tensor, axis int) (tensor.Shape, bool) {
 	d, okA := a.(*tensor.Dense)
 	at, ok := indices.(*tensor.Dense)
 	if !ok || !okA || axis < 0 || axis >= d.Dims() || d.IsMasked() || !operand.IsPlain(d.Dtype().Type) ||
-		at.Dtype() != tensor.Int || at.Dims() > 1 || at.RequiresIterator() || at.MemSize() == 0 {
+		at.Dtype() != tensor.Int || !at.Shape().IsVectorLike() || at.RequiresIterator() || at.MemSize() == 0 {
 		return nil, false
 	}
 	for _, i := range operand.Slice[int](at) {
@@ -310,25 +329,63 @@ func (ops *Ops) SelectByIndicesB(input, outGrad, indices tensor.Tensor, axis int
 		if err := ops.indexed("SelectByIndicesB", h[0], h[2], axis); err != nil {
 			return nil, err
 		}
-		if shape, ok := selectedShape(h[0], h[2], axis); ok && o.Fresh() && operand.IsFloat(h[0].Dtype()) && h[1].Dtype() == h[0].Dtype() && h[1].Shape().Eq(shape) {
-			r := tensor.NewDense(h[0].Dtype(), h[0].Shape().Clone())
-			if r.Dtype() == tensor.Float64 {
-				addSelected(r, operand.Slice[float64](r), operand.Slice[float64](h[1].(*tensor.Dense)), h[2], axis)
-			} else {
-				addSelected(r, operand.Slice[float32](r), operand.Slice[float32](h[1].(*tensor.Dense)), h[2], axis)
-			}
-			return r, nil
+		o := operand.ParseOptions(opts)
+		if o.Reuse == nil && o.Incr == nil {
+			o.Reuse = tensor.NewDense(h[0].Dtype(), h[0].Shape().Clone())
 		}
-		return tensor.StdEng{}.SelectByIndicesB(h[0], h[1], h[2], axis, opts...)
+		r := o.Destination(nil)
+		shape, ok := selectedShape(h[0], h[2], axis)
+		switch {
+		case !isNumber(h[0].Dtype()): // StdEng would add nothing
+			return nil, ops.m.Error("SelectByIndicesB", fmt.Errorf("elements of type %v cannot be added: %w", h[0].Dtype(), device.ErrNotSupported))
+		case !ok || r.Dtype() != h[0].Dtype():
+			return tensor.StdEng{}.SelectByIndicesB(h[0], h[1], h[2], axis, opts...)
+		case h[1].Dtype() != r.Dtype() || !h[1].Shape().Eq(shape):
+			return nil, ops.m.Error("SelectByIndicesB", fmt.Errorf("a gradient of %v of %v for slices of %v of %v: %w", h[1].Shape(), h[1].Dtype(), shape, r.Dtype(), device.ErrSizeMismatch))
+		}
+		if err := r.Reshape(h[0].Shape().Clone()...); err != nil {
+			return nil, err
+		}
+		separate(r, h)
+		addSelected(r.(*tensor.Dense), h[1].(*tensor.Dense), h[2].(*tensor.Dense), axis)
+		return r, nil
 	}, opts, input, outGrad, indices)
 }
 
+// isNumber reports whether elements can be added.
+func isNumber(dt tensor.Dtype) bool {
+	return dt.Kind() >= reflect.Int && dt.Kind() <= reflect.Complex128 && dt.Kind() != reflect.Uintptr
+}
+
 // addSelected adds the slices of from, one after the other, to those of r along an axis
-// that the indices name. to are r's elements.
-func addSelected[T float32 | float64](r *tensor.Dense, to, from []T, indices tensor.Tensor, axis int) {
+// that the indices name. Integers are added alike with a sign and without.
+func addSelected(r, from, indices *tensor.Dense, axis int) {
+	switch kind, size := r.Dtype().Kind(), r.Dtype().Size(); {
+	case kind == reflect.Float64:
+		addSlices[float64](r, from, indices, axis)
+	case kind == reflect.Float32:
+		addSlices[float32](r, from, indices, axis)
+	case kind == reflect.Complex128:
+		addSlices[complex128](r, from, indices, axis)
+	case kind == reflect.Complex64:
+		addSlices[complex64](r, from, indices, axis)
+	case size == 1:
+		addSlices[uint8](r, from, indices, axis)
+	case size == 2:
+		addSlices[uint16](r, from, indices, axis)
+	case size == 4:
+		addSlices[uint32](r, from, indices, axis)
+	default:
+		addSlices[uint64](r, from, indices, axis)
+	}
+}
+
+// addSlices is addSelected for elements that are added as T.
+func addSlices[T uint8 | uint16 | uint32 | uint64 | float32 | float64 | complex64 | complex128](r, g, indices *tensor.Dense, axis int) {
+	to, from := operand.Elements[T](r), operand.Elements[T](g)
 	inner := r.Shape()[axis+1:].TotalSize()
 	for len(to) > 0 {
-		for _, i := range operand.Slice[int](indices.(*tensor.Dense)) {
+		for _, i := range operand.Slice[int](indices) {
 			for k, v := range from[:inner] {
 				to[i*inner+k] += v
 			}
@@ -336,7 +393,7 @@ func addSelected[T float32 | float64](r *tensor.Dense, to, from []T, indices ten
 		}
 		to = to[r.Shape()[axis]*inner:]
 	}
-	operand.KeepAlive[tensor.Tensor](r, indices)
+	operand.KeepAlive(r, g, indices)
 }
 
 // Materialize returns a copy of a view or transposed tensor in the pool, in
@@ -361,10 +418,15 @@ func (ops *Ops) Materialize(t tensor.Tensor) (tensor.Tensor, error) {
 // it where the CPU cannot touch the memory, and moves f's result to the pool.
 // f must not change the tensors or keep them.
 func (ops *Ops) Compute(f func(ts []*tensor.Dense) (*tensor.Dense, error), ts []*tensor.Dense) (*tensor.Dense, error) {
-	const op = "Compute"
 	if f == nil {
-		return nil, ops.m.Error(op, fmt.Errorf("the function is nil: %w", device.ErrInvalidHandle))
+		return nil, ops.m.Error("Compute", fmt.Errorf("the function is nil: %w", device.ErrInvalidHandle))
 	}
+	return ops.compute("Compute", f, ts...)
+}
+
+// compute is Compute for an operation of another name.
+func (ops *Ops) compute(op string, f func(ts []*tensor.Dense) (*tensor.Dense, error), ts ...*tensor.Dense) (*tensor.Dense, error) {
+	defer operand.KeepAlive(ts...) // f's result may lie in them
 	in := make([]tensor.Tensor, len(ts))
 	for i, t := range ts {
 		in[i] = t

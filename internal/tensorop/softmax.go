@@ -93,6 +93,9 @@ func (ops *Ops) SoftMaxBack(op string, f SoftMaxBackOp, output, grad tensor.Tens
 	}, opts, output, grad)
 }
 
+// errAdded: StdEng returns the result, and adds nothing.
+var errAdded = fmt.Errorf("a result that is added to another (WithIncr): %w", device.ErrNotSupported)
+
 // soft computes f, one of the SoftMax family. StdEng reuses a tensor only when
 // it is told both WithReuse and UseUnsafe, and must not be given its input
 // for that, which its goroutines read across rows.
@@ -105,19 +108,22 @@ func (ops *Ops) soft(op string, f func(h []tensor.Tensor, opts ...tensor.FuncOpt
 		return nil, ops.m.Error(op, fmt.Errorf("a scalar has no axes: %w", device.ErrNotSupported))
 	}
 	o := operand.ParseOptions(opts)
+	if o.Incr != nil {
+		return nil, ops.m.Error(op, errAdded)
+	}
 	for _, t := range ts { // where StdEng's goroutines would panic
 		if _, ok := t.(*tensor.Dense); !ok {
 			return nil, ops.m.Error(op, fmt.Errorf("operand of type %T: %w", t, device.ErrNotSupported))
 		}
 	}
+	fit(&o, x.Dtype(), x)
+	if dst := o.Destination(x); dst != nil && (operand.IsNil(dst) || dst.Dtype() != x.Dtype() || !dst.Shape().Eq(x.Shape())) {
+		return nil, ops.m.Error(op, fmt.Errorf("a result of another type or shape than %v of %v: %w", x.Shape(), x.Dtype(), device.ErrSizeMismatch))
+	}
 	if x.Shape().TotalSize() == 0 && operand.IsFloat(x.Dtype()) && x.Shape().Eq(ts[len(ts)-1].Shape()) {
-		r, ok, err := ops.none(x, &o, x.Dtype(), func(one tensor.Tensor) (tensor.Tensor, error) { return one, nil })
-		if !ok {
-			err = ops.m.Error(op, fmt.Errorf("a result of another type or shape than %v of %v: %w", x.Shape(), x.Dtype(), device.ErrSizeMismatch))
-		}
+		r, _, err := ops.none(x, &o, x.Dtype(), func(one tensor.Tensor) (tensor.Tensor, error) { return one, nil })
 		return r, err
 	}
-	fit(&o, x.Dtype(), x)
 	direct := ops.m.HostAccessible() && ops.serves(ts...) // StdEng reads all of them in the order of memory
 	for _, t := range ts {
 		direct = direct && operand.IsContiguous(t)

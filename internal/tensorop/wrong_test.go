@@ -20,6 +20,8 @@ func TestWrongArguments(t *testing.T) {
 		single := e.From(tensor.New(tensor.WithShape(2, 3), tensor.WithBacking([]float32{1, 2, 3, 4, 5, 6})))
 		none := e.From(tensor.New(tensor.WithShape(0, 3), tensor.Of(tensor.Float64)))
 		sparse := tensor.CSRFromCoord(tensor.Shape{2, 3}, []int{0, 1}, []int{1, 2}, []float64{1, 2})
+		ints, at := e.From(tensor.New(tensor.WithBacking(make([]int, 6)))), e.From(tensor.New(tensor.WithBacking([]int{1, 0})))
+		truths := e.From(tensor.New(tensor.WithShape(2, 3), tensor.WithBacking(make([]bool, 6))))
 		add := func(a, b float64) float64 { return a + b }
 		before := e.Live()
 		for name, f := range map[string]func() (any, error){
@@ -43,6 +45,8 @@ func TestWrongArguments(t *testing.T) {
 			"MatVecMul of vectors":      func() (any, error) { return nil, e.MatVecMul(v, v, v) },
 			"Outer into a vector":       func() (any, error) { return nil, e.Outer(v, v, v) },
 			"Repeat -1 times":           func() (any, error) { return e.Repeat(x, 0, -1) },
+			"RepeatReuse of two types":  func() (any, error) { return e.RepeatReuse(v, ints, 0, 2) },
+			"Gradient of truths":        func() (any, error) { return e.SelectByIndicesB(truths, truths, at, 0) },
 			"SoftMax of a sparse one":   func() (any, error) { return e.SoftMax(sparse, 1) },
 			"SoftMax of nothing into x": func() (any, error) { return e.SoftMax(none, 0, tensor.WithReuse(x)) },
 			"Map with no option":        func() (any, error) { return e.Map(func(v float64) float64 { return v }, x, nil) },
@@ -59,7 +63,35 @@ func TestWrongArguments(t *testing.T) {
 			require.NoError(t, all.Close(), name)
 			require.Equal(t, before, e.Live(), name)
 		}
-		e.FreeAll(x, v, single, none)
+		e.FreeAll(x, v, single, none, ints, at, truths)
+	})
+}
+
+// TestWrongSizes: operands that do not fit are refused, also where StdEng takes a part of them.
+func TestWrongSizes(t *testing.T) {
+	both(t, func(t *testing.T, e *bench) {
+		of := func(shape ...int) *tensor.Dense { return e.From(random(e.Rand, tensor.Float64, shape...)) }
+		for name, f := range map[string]func() error{
+			"MatMul, 4 rows for 3 columns":       func() error { return e.MatMul(of(2, 3), of(4, 2), of(2, 2)) },
+			"MatMul to more rows":                func() error { return e.MatMul(of(2, 3), of(3, 2), of(3, 2)) },
+			"MatMul to more columns":             func() error { return e.MatMul(of(2, 3), of(3, 2), of(2, 3)) },
+			"MatVecMul, 4 elements for 3":        func() error { return e.MatVecMul(of(2, 3), of(4), of(2)) },
+			"MatVecMul to more elements":         func() error { return e.MatVecMul(of(2, 3), of(3), of(3)) },
+			"Outer to more rows":                 func() error { return e.Outer(of(2), of(3), of(3, 3)) },
+			"Outer to more columns":              func() error { return e.Outer(of(2), of(2), of(2, 3)) },
+			"Inner of 2 and 3 elements":          func() error { _, err := e.Inner(of(2), of(3)); return err },
+			"Inner of scalars":                   func() error { _, err := e.Inner(of(), of()); return err },
+			"Inner of slices of one element":     func() error { _, err := e.Inner(view(of(3), tensor.S(1)), view(of(3), tensor.S(2))); return err },
+			"Stack of 2 columns on 3":            func() error { _, err := tensor.Stack(0, of(2, 3), of(2, 2)); return err },
+			"Stack of a matrix on its transpose": func() error { _, err := tensor.Stack(1, of(2, 3), of(2, 3), of(3, 2)); return err },
+		} {
+			all := e.Scope()
+			err := f()
+			var own *cupool.EngineError
+			require.ErrorAs(t, err, &own, name)
+			require.ErrorIs(t, err, cupool.ErrSizeMismatch, name)
+			require.NoError(t, all.Close())
+		}
 	})
 }
 

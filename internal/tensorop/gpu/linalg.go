@@ -230,6 +230,9 @@ func (v view) matrixOfRows(rows int) view {
 
 // Inner is dot with the result as a Go value, for which it waits.
 func (g *Ops) Inner(a, b tensor.Tensor) (interface{}, bool, error) {
+	if _, ok := g.vectors(a, b); !ok { // of others Dot is another product
+		return nil, false, nil
+	}
 	r, ok, err := g.Dot(a, b, &operand.Options{})
 	if !ok || err != nil {
 		return nil, ok, err
