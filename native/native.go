@@ -247,7 +247,7 @@ func (n *Allocator) Alloc(size int64, s *cupool.Stream) (b cupool.Block, err err
 	if err := streamUsable("allocation", s); err != nil {
 		return cupool.Block{}, err
 	}
-	p, err := n.take(sizeclass.Round(size), s)
+	p, err := n.take(size, s)
 	if err != nil {
 		return cupool.Block{}, n.allocError(size, s, err)
 	}

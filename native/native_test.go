@@ -237,10 +237,10 @@ func TestOOM(t *testing.T) {
 	require.EqualValues(t, 1, st.Retries)
 	require.Zero(t, asked)
 
-	_, err = n.Alloc(100<<20, nil)
+	_, err = n.Alloc(100<<20-1, nil)
 	var oom *cupool.OOMError
 	require.ErrorAs(t, err, &oom)
-	require.EqualValues(t, 100<<20, asked)
+	require.EqualValues(t, 100<<20-1, asked, "as the program asked")
 	require.EqualValues(t, 200<<20, oom.Live)
 	require.Equal(t, "free at least 44 MiB of the 200 MiB that the program holds", oom.Hint)
 	help = func() { require.NoError(t, n.Free(b)) }

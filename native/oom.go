@@ -19,9 +19,10 @@ var ladder = []func(n *Allocator, size int64) (bool, error){
 	func(n *Allocator, size int64) (bool, error) { return n.onOOM != nil && n.onOOM(size), nil },
 }
 
-// take gets memory from the driver.
+// take gets memory for a request from the driver.
 func (n *Allocator) take(size int64, s *cupool.Stream) (cupool.Ptr, error) {
-	p, err := n.d.AllocAsync(size, n.pool, s.Handle())
+	rounded := sizeclass.Round(size)
+	p, err := n.d.AllocAsync(rounded, n.pool, s.Handle())
 	for _, step := range ladder {
 		if !errors.Is(err, cupool.ErrOutOfMemory) {
 			break
@@ -33,7 +34,7 @@ func (n *Allocator) take(size int64, s *cupool.Stream) (cupool.Ptr, error) {
 		if !again {
 			continue
 		}
-		if p, err = n.d.AllocAsync(size, n.pool, s.Handle()); err == nil {
+		if p, err = n.d.AllocAsync(rounded, n.pool, s.Handle()); err == nil {
 			n.mu.Lock()
 			n.books.retries++
 			n.mu.Unlock()
@@ -45,7 +46,7 @@ func (n *Allocator) take(size int64, s *cupool.Stream) (cupool.Ptr, error) {
 // releaseCached gives back the memory that the driver's pool and the Pool cache.
 func (n *Allocator) releaseCached(size int64) (bool, error) {
 	err := n.d.TrimNativePool(n.pool, 0)
-	_, e := poolaccess.Of(n.c).Reclaim(size)
+	_, e := poolaccess.Of(n.c).Reclaim(sizeclass.Round(size))
 	return true, errors.Join(err, e)
 }
 
