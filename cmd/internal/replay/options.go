@@ -164,7 +164,7 @@ func (o *Options) open() (cupool.Driver, error) {
 		}
 		return simdev.New(simdev.Config{Capacity: capacity, ManualEvents: o.Lag > 0, IdleEvents: true}), nil
 	}
-	if o.Capacity > 0 {
+	if l := o.Config.Limit; o.Capacity > 0 && (l == 0 || o.Capacity < l) {
 		o.Config.Limit = o.Capacity
 	}
 	if o.Device == "host" {

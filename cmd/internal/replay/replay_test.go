@@ -229,6 +229,20 @@ func TestOptions(t *testing.T) {
 	}
 }
 
+// TestSmallerBoundHolds: of the device's bytes and the allocator's limit, in either order.
+func TestSmallerBoundHolds(t *testing.T) {
+	tr := parse(t, "a 0 8388608 0\n")
+	for _, device := range []string{"sim", "host"} {
+		for _, capacity := range []int64{1 << 20, 1 << 30} {
+			r, err := Run(context.Background(), tr, Options{Device: device, Capacity: capacity, Config: cupool.Config{Limit: 1<<20 + 1<<30 - capacity}})
+			require.NoError(t, err)
+			require.EqualValues(t, 1, r.FailedAllocs, "%s, capacity %d", device, capacity)
+		}
+	}
+	_, err := Run(context.Background(), tr, Options{Device: "host", Capacity: 1 << 30, Config: cupool.Config{Limit: -1}})
+	require.ErrorContains(t, err, "must not be negative")
+}
+
 // TestMagazines: they are off unless they are asked for, and then as the settings say.
 func TestMagazines(t *testing.T) {
 	const rounds = 20
