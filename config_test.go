@@ -453,6 +453,7 @@ func FuzzParseAllocConf(f *testing.F) {
 		"growth_factor:NaN", "per_process_memory_fraction:5e-324", "garbage_collection_threshold:0x1p-1074", "growth_factor:64,initial_size:4E",
 		"small_limit:4611686018427387903,small_segment:4611686018427387903,large_limit:4611686018427387903,large_segment_size_mb:1099511627775",
 		strings.Repeat("decay:1s,", 2000) + "decay:1s", strings.Repeat("[", 2000), strings.Repeat("strategy:first-fit,", 1000),
+		"garbage_collection_treshold_of_this_pool:1", strings.Repeat("limit", 20) + ":1",
 	} {
 		f.Add(s)
 	}

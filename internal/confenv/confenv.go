@@ -344,25 +344,26 @@ func near(word string, names []string) (best string) {
 // distance is how many letters of a word are to be changed, put in, taken out or swapped with
 // the next to make it another one (Damerau, 1964).
 func distance(a, b string) int {
-	rows := make([][]int, len(a)+1) // of the first letters of a, to the first of b
-	for i := range rows {
-		rows[i] = make([]int, len(b)+1)
-		for j := range rows[i] {
+	// Rows are of the first letters of a, to the first of b. Three are enough, however long a is.
+	row, last, before := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
+	for i := range len(a) + 1 {
+		row, last, before = before, row, last
+		for j := range row {
 			switch {
 			case i == 0 || j == 0:
-				rows[i][j] = i + j
+				row[j] = i + j
 				continue
 			case a[i-1] == b[j-1]:
-				rows[i][j] = rows[i-1][j-1]
+				row[j] = last[j-1]
 				continue
 			}
-			rows[i][j] = 1 + min(rows[i-1][j-1], rows[i-1][j], rows[i][j-1])
+			row[j] = 1 + min(last[j-1], last[j], row[j-1])
 			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
-				rows[i][j] = min(rows[i][j], 1+rows[i-2][j-2])
+				row[j] = min(row[j], 1+before[j-2])
 			}
 		}
 	}
-	return rows[len(a)][len(b)]
+	return row[len(b)]
 }
 
 // split cuts at commas that are not in brackets.
