@@ -2,7 +2,9 @@ package replay
 
 import (
 	"context"
+	"fmt"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -88,5 +90,19 @@ func TestTorchModel(t *testing.T) {
 		got := TorchModel(parse(t, c.text), c.capacity)
 		got.DriverUsModelled, got.Reserved = 0, nil
 		require.Equal(t, c.want, got, name)
+	}
+}
+
+// TestTorchModelOfTooMuch: without a capacity, what is cached counts for as long as it can be counted.
+func TestTorchModelOfTooMuch(t *testing.T) {
+	var text strings.Builder
+	for stream := range 1 << 13 {
+		fmt.Fprintf(&text, "a 0 %d %d\nf 0\n", int64(1)<<50, stream)
+	}
+	got := TorchModel(parse(t, text.String()), 0)
+	require.EqualValues(t, (1<<13-1)<<50, got.PeakReservedBytes)
+	require.Zero(t, got.FailedAllocs)
+	for _, p := range got.Reserved {
+		require.Positive(t, p.Bytes)
 	}
 }

@@ -2,6 +2,7 @@ package replay
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"time"
 
@@ -31,6 +32,9 @@ type TorchResult struct {
 //
 // capacity is the device's, in bytes, 0 for unlimited.
 func TorchModel(t *trace.Trace, capacity int64) TorchResult {
+	if capacity == 0 {
+		capacity = math.MaxInt64
+	}
 	m := torchModel{capacity: capacity, pools: make([][2]torchPool, len(t.Streams))}
 	blocks := make([]*torchBlock, t.Blocks)
 	for i := range t.Events {
@@ -135,9 +139,9 @@ func (m *torchModel) grow(size int64, pool *torchPool) *torchBlock {
 	case size < torchMinLarge:
 		segment = torchLargeBuffer
 	}
-	if m.capacity > 0 && m.reserved+segment > m.capacity {
+	if segment > m.capacity-m.reserved {
 		m.releaseCached()
-		if m.reserved+segment > m.capacity {
+		if segment > m.capacity-m.reserved {
 			return nil
 		}
 	}
