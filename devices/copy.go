@@ -16,7 +16,8 @@ import (
 // It fails with a *cupool.BlockError for an address of no live block or a stream
 // of no device of the Set, with cupool.ErrInvalidRange for bytes outside a block,
 // with cupool.ErrClosed for a closed stream, with cupool.ErrNotSupported for one that
-// is captured, or with what the devices say. When it fails, no copy is under way.
+// is captured and for devices of different kinds, which cannot wait for each other, or
+// with what the devices say. When it fails, no copy is under way.
 func (s *Set) Copy(dst, src cupool.Ptr, n int64, to, from *cupool.Stream) error {
 	if err := s.made("copy"); err != nil {
 		return err

@@ -245,3 +245,17 @@ func withInitial(c cupool.Config) cupool.Config {
 	c.InitialSize = mib
 	return c
 }
+
+// TestGPUAndHost: devices of different kinds cannot wait for each other.
+func TestGPUAndHost(t *testing.T) {
+	gputest.Need(t)
+	s, err := devices.Open(devices.Config{}, "cuda:0", "host:64MiB")
+	require.NoError(t, err)
+	require.Len(t, s.Unreachable(), 2)
+	a, b := pooltest.Alloc(t, s.Pool(0), 1000, nil), pooltest.Alloc(t, s.Pool(1), 1000, nil)
+	require.ErrorIs(t, s.Copy(a.Ptr(), b.Ptr(), 1000, nil, nil), cupool.ErrNotSupported)
+	require.ErrorIs(t, s.FreeOn(a, s.Pool(1).DefaultStream()), cupool.ErrNotSupported)
+	require.NoError(t, s.Free(a))
+	require.NoError(t, s.Free(b))
+	require.NoError(t, s.Close())
+}

@@ -12,7 +12,8 @@ import (
 
 // A Pair is two devices of a Set between which peer access is off: work of device
 // From may not touch the memory of device To. Err says why, and matches
-// cupool.ErrNotSupported. Copies between them work all the same.
+// cupool.ErrNotSupported. Copies between them work all the same, unless they are of
+// different kinds, as a GPU and the host device are.
 type Pair struct {
 	From, To int
 	Err      error
