@@ -363,7 +363,7 @@ func (e *Event) Done() (bool, error) {
 	if e == nil || e.s == nil {
 		return false, errEventClosed
 	}
-	done, err := e.s.root.dev.driver.QueryEvent(e.handle)
+	done, err := e.s.root.dev.events.Query(e.handle)
 	if done {
 		e.s.clock.Over(e.epoch)
 	}

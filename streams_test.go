@@ -781,6 +781,21 @@ func TestEventSyncFrees(t *testing.T) {
 	require.Equal(t, queries, d.Count("QueryEvent"))
 }
 
+// Every question to the device counts, also the program's own.
+func TestEventQueries(t *testing.T) {
+	c, d := pooltest.New(t, 1<<30)
+	e, err := c.DefaultStream().Record()
+	require.NoError(t, err)
+	_, err = e.Done()
+	require.NoError(t, err)
+	require.EqualValues(t, d.Count("QueryEvent"), c.Stats().EventQueries)
+	d.Fail("QueryEvent", errors.New("no"))
+	_, err = e.Done()
+	require.Error(t, err)
+	require.EqualValues(t, 2, c.Stats().EventQueries)
+	require.EqualValues(t, 1, c.Stats().EventFailures)
+}
+
 func TestEventErrors(t *testing.T) {
 	c, d := pooltest.New(t, 1<<30)
 	other, _ := pooltest.New(t, 1<<30)
