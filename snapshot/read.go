@@ -203,6 +203,8 @@ func (s *Segment) check(i int) error {
 			return damaged(fmt.Sprintf("segments[%d].blocks[%d]", i, k), "its state is %.32q", b.State)
 		case b.Size <= 0 || b.Requested < 0 || b.Address != at:
 			return damaged(fmt.Sprintf("segments[%d].blocks[%d]", i, k), "%d bytes at address %d do not follow the block before", b.Size, uint64(b.Address))
+		case b.Requested > b.Size:
+			return damaged(fmt.Sprintf("segments[%d].blocks[%d]", i, k), "%d bytes requested are more than its %d", b.Requested, b.Size)
 		case !mayWeigh(b.Weight):
 			return damaged(fmt.Sprintf("segments[%d].blocks[%d]", i, k), "its weight is %g", b.Weight)
 		case b.Size > left:

@@ -96,6 +96,7 @@ func TestReadErrors(t *testing.T) {
 		`{"segments": [{"address": 18446744073709551615, "total_size": 5, "blocks": [{"address": 18446744073709551615, "state": "free", "size": 5}]}]}`: "segments[0]: its blocks are not of its size",
 		`{"segments": [{"total_size": 5, "blocks": [{"state": "live", "size": 5, "weight": 1e300}]}]}`:                                                  "segments[0].blocks[0]: its weight is 1e+300",
 		`{"segments": [{"total_size": 5, "blocks": [{"state": "live", "size": 5, "weight": -1}]}]}`:                                                     "segments[0].blocks[0]: its weight is -1",
+		`{"segments": [{"total_size": 5, "blocks": [{"state": "live", "size": 5, "requested_size": 6}]}]}`:                                              "segments[0].blocks[0]: 6 bytes requested are more than its 5",
 		`{"segments": [], "events": [{"weight": 1e19}]}`:                                                                                                "events[0]: its weight is 1e+19",
 		`{"segments": [], "events": [{"size": -5, "addr": 7}]}`:                                                                                         "events[0]: there are no -5 bytes at address 7",
 		`{"segments": [], "events": [{"size": 5, "addr": 18446744073709551615}]}`:                                                                       "events[0]: there are no 5 bytes at address 18446744073709551615",
