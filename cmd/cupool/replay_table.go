@@ -48,17 +48,25 @@ func printReplays(out io.Writer, rows []replayRow) error {
 	fmt.Fprintf(out, "%s, %s, on %s; the last two columns are a model of PyTorch's default\n\n", rows[0].Backing, rows[0].Strategy, rows[0].Device)
 	w := newTable(out)
 	fmt.Fprint(w, "trace\tevents\tpeak requested\treserved\tratio\tdriver allocs\tfrees\tdriver time\tns per event\tfailed\tratio\tdriver time\t\n")
-	var logs, torchLogs float64
+	var logs, torchLogs, n float64
 	for _, r := range rows {
 		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%.3f\t%d\t%d\t%s\t%.0f\t%d\t%.3f\t%s\t\n",
 			shortName(r.Trace), r.Events, bytesize.Format(r.PeakRequestedBytes), bytesize.Format(r.PeakReservedBytes), r.Ratio,
 			r.DriverAllocs, r.DriverFrees, driverTime(r.DriverUsModelled), r.NsPerEvent, r.FailedAllocs,
 			r.torchRatio(), driverTime(r.torch.DriverUsModelled))
+		if r.FailedAllocs+r.torch.FailedAllocs > 0 { // its ratios are of what was left
+			continue
+		}
+		n++
 		logs += math.Log(r.Ratio)
 		torchLogs += math.Log(r.torchRatio())
 	}
-	if n := float64(len(rows)); n > 1 {
-		fmt.Fprintf(w, "geometric mean\t\t\t\t%.3f\t\t\t\t\t\t%.3f\t\t\n", math.Exp(logs/n), math.Exp(torchLogs/n))
+	if n > 1 {
+		of := ""
+		if all := float64(len(rows)); n < all {
+			of = fmt.Sprintf(" of %.0f", n)
+		}
+		fmt.Fprintf(w, "geometric mean%s\t\t\t\t%.3f\t\t\t\t\t\t%.3f\t\t\n", of, math.Exp(logs/n), math.Exp(torchLogs/n))
 	}
 	if err := w.Flush(); err != nil {
 		return err

@@ -173,6 +173,23 @@ func TestReplayTorchFails(t *testing.T) {
 	require.Contains(t, r.note(), "(PyTorch default: 1 allocations failed)")
 }
 
+// The mean is of the traces whose ratios say something, where these are several.
+func TestReplayMeanOfComplete(t *testing.T) {
+	mean := func(names ...string) string {
+		args := []string{"replay", "-capacity", "64MiB", "-backing", "segments"}
+		for _, name := range names {
+			args = append(args, traces+name+".trace")
+		}
+		status, out, errs := tool(t, args...)
+		require.Zero(t, status, errs)
+		return regexp.MustCompile(`geometric mean( of \d)? +(.*?) *\n`).ReplaceAllString(regexp.MustCompile(`geometric mean.*\n`).FindString(out), "$1 $2")
+	}
+	both := strings.Fields(mean("holes", "holes"))
+	require.Len(t, both, 2)
+	require.Equal(t, append([]string{"of", "2"}, both...), strings.Fields(mean("holes", "full", "holes")))
+	require.Empty(t, mean("holes", "full"))
+}
+
 // A command that is interrupted says so, and nothing of how.
 func TestInterrupted(t *testing.T) {
 	page := httptest.NewServer(http.NotFoundHandler())
