@@ -398,6 +398,31 @@ func TestGraphLeftScope(t *testing.T) {
 	e.FreeAll(x)
 }
 
+// TestGraphOuterScope: what f allocates stays with the graph where f ends a scope from before Capture,
+// too, and with that the one that Capture opened.
+func TestGraphOuterScope(t *testing.T) {
+	e, x := newGraphBenchOf(t, tensor.Float64, 4, 4)
+	exp := func() error { return testkit.Second(tensor.Exp(x)) }
+	for what, end := range map[string]func(sc *cupool.Scope) error{
+		"left":   func(sc *cupool.Scope) error { sc.Leave(); return nil },
+		"closed": (*cupool.Scope).Close,
+	} {
+		live := e.Live()
+		around, sc := e.Scope(), e.Scope()
+		require.NoError(t, exp(), what)
+		g := must(e.Capture(func() error {
+			errs := errors.Join(exp(), end(sc), exp())
+			in := e.Scope()
+			return errors.Join(errs, in.Keep(must(tensor.Exp(x))), in.Close())
+		}))
+		require.NoError(t, errors.Join(sc.Close(), around.Close()), what)
+		require.Equal(t, live+3, e.Live(), what)
+		require.NoError(t, g.Close(), what)
+		require.Equal(t, live, e.Live(), what)
+	}
+	e.FreeAll(x)
+}
+
 // TestGraphLabeled: a scope with a label works in a capture too, whose memory has the label of the
 // scope around it.
 func TestGraphLabeled(t *testing.T) {

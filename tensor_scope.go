@@ -158,12 +158,14 @@ func (e *Engine) note(b Block, d *tensor.Dense) {
 	e.scopeMu.Lock()
 	defer e.scopeMu.Unlock()
 	if s := e.scope.Load(); s != nil {
-		s.addLocked(operand.MadeIn(b, d))
+		s.addLocked(operand.MadeIn(b, d), e.captured)
 	}
 }
 
-func (s *Scope) addLocked(b operand.Made[Block]) {
-	if s.blocks.Add(b) {
+// addLocked notes a block that was made in the capture of a graph, or in none. That of a graph
+// lives longer than a scope from before the capture may.
+func (s *Scope) addLocked(b operand.Made[Block], in *Graph) {
+	if in == s.graph && s.blocks.Add(b) {
 		s.blocks.Prune(s.e.isLive)
 	}
 }
@@ -222,7 +224,9 @@ func (s *Scope) leaveLocked() {
 		return
 	}
 	for in := s.e.scope.Load(); in != s; in = in.parent {
-		s.blocks.Move(&in.blocks)
+		if in.graph == s.graph {
+			s.blocks.Move(&in.blocks)
+		}
 		in.closed = true
 		in.shown.End()
 	}
@@ -270,7 +274,7 @@ func (s *Scope) leave() (freed []operand.Made[Block]) {
 		case !s.keepsLocked(b.Block):
 			freed = append(freed, b)
 		case around != nil:
-			around.addLocked(b)
+			around.addLocked(b, s.graph)
 		}
 	}
 	s.closed = true
