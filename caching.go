@@ -287,6 +287,9 @@ func (c *Pool) allocSlow(ctx context.Context, size int64, s *Stream, why magazin
 	}
 	if uint64(size-1) >= sizeclass.MaxRequest {
 		if size == 0 {
+			if c.closed.Load() {
+				return Block{}, c.closedError()
+			}
 			return Block{}, nil
 		}
 		return Block{}, &BlockError{Op: "allocation", Size: size, Stream: h.stream.handle, Err: ErrInvalidSize, Detail: fmt.Sprintf("%d is not between 0 and %d bytes", size, int64(sizeclass.MaxRequest))}

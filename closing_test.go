@@ -493,3 +493,21 @@ func TestNewPoolBesideClose(t *testing.T) {
 		require.Empty(t, c.Pools())
 	}
 }
+
+// Nothing is allocated from a closed pool, not even no bytes.
+func TestAllocNothingClosed(t *testing.T) {
+	c := pooltest.Open(t, cupool.Config{})
+	private, err := c.NewPool(cupool.PoolConfig{Name: "private"})
+	require.NoError(t, err)
+	e, err := cupool.NewEngine(c)
+	require.NoError(t, err)
+	require.NoError(t, c.Close())
+	for what, err := range map[string]error{
+		"Alloc":         testkit.Second(c.Alloc(0, nil)),
+		"private Alloc": testkit.Second(private.Alloc(0, nil)),
+		"NewEngine":     testkit.Second(cupool.NewEngine(c)),
+		"Engine.Alloc":  testkit.Second(e.Alloc(0)),
+	} {
+		require.ErrorIs(t, err, cupool.ErrClosed, what)
+	}
+}
