@@ -85,7 +85,8 @@ func (l *lending) take(r *request, older bool) (found bool, err error) {
 		}
 	}
 	_ = l.dropEmptyLocked()
-	if len(l.candidates(r)) == 0 {
+	lenders := l.candidates(r)
+	if len(lenders) == 0 {
 		return found, nil // the usual pool, of one stream
 	}
 	need := r.excess(0)
@@ -95,7 +96,7 @@ func (l *lending) take(r *request, older bool) (found bool, err error) {
 	if _, err := l.heaps.settle(epoch.Peek); onlyLost(err) != nil {
 		return found, err
 	}
-	for _, from := range l.candidates(r) {
+	for _, from := range lenders {
 		n, err := l.takeFrom(r, from, need, older, &polls)
 		if n > 0 {
 			found, l.of[from] = true, lender{taken: true, lends: l.of[from].lends}

@@ -9,6 +9,7 @@ import (
 
 	"gorgonia.org/tensor"
 
+	"github.com/cupool/cupool/internal/sanitize"
 	"github.com/cupool/cupool/internal/tensorop/operand"
 )
 
@@ -269,7 +270,7 @@ func (e *Engine) freeTensor(t tensor.Tensor) error {
 		}
 	}
 	err := e.freePtr(p, n)
-	if d, ok := t.(*tensor.Dense); ok && (err == nil || errors.Is(err, ErrCorrupted)) {
+	if d, ok := t.(*tensor.Dense); ok && sanitize.WasFreed(err) {
 		operand.Disarm(d)
 	}
 	return engineError("free", err)

@@ -7,6 +7,7 @@ import (
 	"gorgonia.org/tensor"
 
 	"github.com/cupool/cupool/internal/nvtx"
+	"github.com/cupool/cupool/internal/sanitize"
 	"github.com/cupool/cupool/internal/tensorop/operand"
 )
 
@@ -248,7 +249,7 @@ func (s *Scope) Close() error {
 	var errs []error
 	for _, b := range s.leave() {
 		err := s.e.free(b.Block)
-		if err == nil || errors.Is(err, ErrCorrupted) {
+		if sanitize.WasFreed(err) {
 			b.Disarm(b.Block.ptr, b.Block.size)
 		}
 		if !errors.Is(err, ErrDoubleFree) {

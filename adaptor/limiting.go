@@ -4,7 +4,7 @@ import (
 	"sync/atomic"
 
 	"github.com/cupool/cupool"
-	"github.com/cupool/cupool/internal/blockerr"
+	"github.com/cupool/cupool/internal/sanitize"
 )
 
 // Limiting bounds the live bytes that were allocated through it, for instance
@@ -68,7 +68,7 @@ func (l *Limiting) refuse(size, used int64, s *cupool.Stream) error {
 // Free implements cupool.Allocator.
 func (l *Limiting) Free(b cupool.Block) error {
 	err := l.Unwrap().Free(b)
-	if blockerr.Freed(err) {
+	if sanitize.WasFreed(err) {
 		l.used.Add(-b.Size())
 	}
 	return err

@@ -8,7 +8,7 @@ import (
 	"sync"
 
 	"github.com/cupool/cupool"
-	"github.com/cupool/cupool/internal/blockerr"
+	"github.com/cupool/cupool/internal/sanitize"
 	"github.com/cupool/cupool/internal/trace"
 )
 
@@ -77,7 +77,7 @@ func (r *Recording) Free(b cupool.Block) error {
 	r.mu.Lock() // until it is written: its memory may go out again at once
 	defer r.mu.Unlock()
 	err := r.Unwrap().Free(b)
-	if id, ok := r.ids[b]; ok && blockerr.Freed(err) {
+	if id, ok := r.ids[b]; ok && sanitize.WasFreed(err) {
 		delete(r.ids, b)
 		r.writeLocked(trace.Free, id, 0, nil)
 	}

@@ -7,7 +7,7 @@ import (
 	"sync"
 
 	"github.com/cupool/cupool"
-	"github.com/cupool/cupool/internal/blockerr"
+	"github.com/cupool/cupool/internal/sanitize"
 )
 
 // several is the common part of adaptors over more than one allocator of the same
@@ -170,7 +170,7 @@ func (m *several) owner(f func(i int) error) error {
 // Free implements cupool.Allocator.
 func (m *several) Free(b cupool.Block) error {
 	err := m.of(b, func(i int) error { return m.at(i).Free(b) })
-	if blockerr.Freed(err) {
+	if sanitize.WasFreed(err) {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		if m.given[b.Ptr()].block == b { // and not the next at the address

@@ -4,7 +4,7 @@ import (
 	"sync"
 
 	"github.com/cupool/cupool"
-	"github.com/cupool/cupool/internal/blockerr"
+	"github.com/cupool/cupool/internal/sanitize"
 )
 
 // Counters count what was allocated and freed in a section of a program.
@@ -90,7 +90,7 @@ func (s *Statistics) Alloc(size int64, on *cupool.Stream) (cupool.Block, error) 
 // Free implements cupool.Allocator.
 func (s *Statistics) Free(b cupool.Block) error {
 	err := s.Unwrap().Free(b)
-	if blockerr.Freed(err) {
+	if sanitize.WasFreed(err) {
 		s.count(b, (*Counters).take)
 	}
 	return err

@@ -7,8 +7,8 @@ import (
 	"sync"
 
 	"github.com/cupool/cupool"
-	"github.com/cupool/cupool/internal/blockerr"
 	"github.com/cupool/cupool/internal/callstack"
+	"github.com/cupool/cupool/internal/sanitize"
 )
 
 // Tracking knows the live blocks and where they were allocated. It makes an
@@ -76,7 +76,7 @@ func (t *Tracking) Alloc(size int64, s *cupool.Stream) (cupool.Block, error) {
 // Free implements cupool.Allocator.
 func (t *Tracking) Free(b cupool.Block) error {
 	err := t.Unwrap().Free(b)
-	if blockerr.Freed(err) {
+	if sanitize.WasFreed(err) {
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		delete(t.live, b) // its generation tells it from every other block

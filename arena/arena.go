@@ -13,6 +13,7 @@ import (
 	"github.com/cupool/cupool/internal/blockerr"
 	"github.com/cupool/cupool/internal/nilptr"
 	"github.com/cupool/cupool/internal/oomhint"
+	"github.com/cupool/cupool/internal/sanitize"
 	"github.com/cupool/cupool/internal/sizeclass"
 )
 
@@ -365,7 +366,7 @@ func (r *Arena) Free(h cupool.Block) error {
 		return err
 	}
 	if !b.from.IsEmpty() {
-		if err = r.a.Free(b.from); !blockerr.Freed(err) {
+		if err = r.a.Free(b.from); !sanitize.WasFreed(err) {
 			return err
 		}
 		r.overflow -= sizeclass.Round(b.from.Size())

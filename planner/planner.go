@@ -22,7 +22,7 @@ import (
 	"time"
 
 	"github.com/cupool/cupool"
-	"github.com/cupool/cupool/internal/blockerr"
+	"github.com/cupool/cupool/internal/sanitize"
 	"github.com/cupool/cupool/internal/sizeclass"
 )
 
@@ -305,7 +305,7 @@ func (p *Planner) Free(h cupool.Block) error {
 	}
 	l := p.recordingLane(h)
 	err := p.c.Free(h)
-	if l != nil && blockerr.Freed(err) {
+	if l != nil && sanitize.WasFreed(err) {
 		l.freed(h)
 	}
 	return err

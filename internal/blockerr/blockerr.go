@@ -5,7 +5,6 @@
 package blockerr
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/cupool/cupool"
@@ -29,10 +28,6 @@ func Of(op string, h cupool.Block, s *cupool.Stream, reason error) error {
 	}
 	return e
 }
-
-// Freed reports whether a Free that returned an error has freed its block: what it finds
-// corrupted is freed all the same.
-func Freed(err error) bool { return err == nil || errors.Is(err, cupool.ErrCorrupted) }
 
 // Gone returns the error of a call on a block that was freed: ErrDoubleFree of a
 // free, else ErrUseAfterFree. A free after its memory was handed out again is

@@ -78,9 +78,6 @@ func (h *Heap) idleRuns(runs []run, k ledger.Kind) (_ []run, total int64) {
 // of whole chunks.
 func sortRuns(runs []run) {
 	slices.SortFunc(runs, func(a, b run) int {
-		if a.r == b.r && a.size != b.size { // what most pairs are
-			return cmp.Compare(b.size, a.size)
-		}
 		return cmp.Or(cmp.Compare(b.r.kind(), a.r.kind()), cmp.Compare(b.size, a.size), cmp.Compare(a.r.seg.Base, b.r.seg.Base), cmp.Compare(a.from, b.from))
 	})
 }

@@ -28,6 +28,10 @@ const (
 	Canary byte = 0xCA // the bytes behind a block
 )
 
+// WasFreed reports whether a free that returned an error has freed its block: what it finds
+// corrupted is freed all the same.
+func WasFreed(err error) bool { return err == nil || errors.Is(err, device.ErrCorrupted) }
+
 // Settings say what is on. Sizes are in bytes.
 type Settings struct {
 	Poison, Guard, Wait     bool
