@@ -227,9 +227,11 @@ func (t *heapTable) freeAt(p Ptr, size int64) bool {
 
 func (t *heapTable) freeIn(k ledger.Kind, p Ptr, size int64) bool {
 	id := t.space.At(k, uint64(p))
-	if id == 0 {
-		return false
-	}
+	return id != 0 && t.freeHomed(id, p, size)
+}
+
+// freeHomed is freeAt of the block of a number.
+func (t *heapTable) freeHomed(id block.ID, p Ptr, size int64) bool {
 	b := t.space.Blocks.At(id)
 	addr, requested, gen, ok := b.Homed()
 	return ok && addr == uint64(p) && (size < 0 || size == requested) && b.FreeHomed(gen)

@@ -11,6 +11,7 @@ import (
 
 	"gorgonia.org/tensor"
 
+	"github.com/cupool/cupool/internal/block"
 	"github.com/cupool/cupool/internal/kernels/images"
 	"github.com/cupool/cupool/internal/tensorop"
 	"github.com/cupool/cupool/internal/tensorop/gpu"
@@ -332,6 +333,10 @@ func (e *Engine) hostReady() error {
 	if !e.accessible {
 		return nil
 	}
+	return e.awaitStream()
+}
+
+func (e *Engine) awaitStream() error {
 	if c := &e.s.calls; c.Lasts() { // what Do does, without the cost of a function value
 		return engineError("sync", c.Submitted("synchronize", e.syncStream()))
 	}
@@ -354,15 +359,17 @@ func (e *Engine) Alloc(size int64) (tensor.Memory, error) {
 	if err := e.made("alloc"); err != nil {
 		return nil, err
 	}
-	if err := e.checkMaker(size); err != nil {
-		return nil, err
+	if e.lifetimes {
+		if err := e.checkMaker(size); err != nil {
+			return nil, err
+		}
 	}
 	var by operand.Copier
 	if !e.accessible && size > 0 {
-		by = operand.FindCopier()
-	}
-	if by == operand.CloneValue || by == operand.Outer {
-		return e.copies.InHeap(size), nil
+		switch by = operand.FindCopier(); by {
+		case operand.CloneValue, operand.Outer:
+			return e.copies.InHeap(size), nil
+		}
 	}
 	b, err := e.alloc(size)
 	if err != nil {
@@ -397,6 +404,11 @@ func (e *Engine) Free(mem tensor.Memory, size int64) error {
 		return nil
 	case n != size:
 		return engineError("free", &BlockError{Op: "free", Ptr: p, Size: size, Err: ErrSizeMismatch, Detail: fmt.Sprintf("the memory has %d bytes", n)})
+	}
+	if c, ok := e.a.(*Pool); ok {
+		if m, ok := mem.(*operand.Memory); ok && m.Allocator == c.id && c.heaps.freeHomed(block.ID(m.Slot), m.Ptr, size) {
+			return nil
+		}
 	}
 	return engineError("free", e.freePtr(p, size))
 }

@@ -48,9 +48,9 @@ func (o *owner) Alloc(size int64) (tensor.Memory, error) {
 }
 
 // checkMaker fails where tensor.New asks for memory that nothing would give back: the
-// engine does not see the tensor, which has an engine that others have, too.
+// engine, which is WithLifetimes, does not see the tensor, whose engine others have, too.
 func (e *Engine) checkMaker(size int64) error {
-	if !e.lifetimes || size <= 0 || e.captured != nil || e.scope.Load() != nil {
+	if size <= 0 || e.captured != nil || e.scope.Load() != nil {
 		return nil
 	}
 	if maker := operand.FindMaker(); maker != "" {

@@ -149,7 +149,7 @@ func (e *Engine) isBeside(err error) bool {
 // enter notes a new block in the innermost scope, and the tensor made in it,
 // which may be nil.
 func (e *Engine) enter(b Block, d *tensor.Dense) {
-	if e.scope.Load() != nil && !b.IsEmpty() {
+	if e.scope.Load() != nil {
 		e.note(b, d)
 	}
 }
@@ -158,7 +158,7 @@ func (e *Engine) enter(b Block, d *tensor.Dense) {
 func (e *Engine) note(b Block, d *tensor.Dense) {
 	e.scopeMu.Lock()
 	defer e.scopeMu.Unlock()
-	if s := e.scope.Load(); s != nil {
+	if s := e.scope.Load(); s != nil && !b.IsEmpty() {
 		s.addLocked(operand.MadeIn(b, d), e.captured)
 	}
 }

@@ -20,9 +20,13 @@ func (e *Engine) isNone() bool { return e == nil || e.ops == nil }
 // made fails with ErrInvalidHandle for such an Engine.
 func (e *Engine) made(op string) error {
 	if e.isNone() {
-		return engineError(op, fmt.Errorf("the Engine is nil, or NewEngine did not make it: %w", ErrInvalidHandle))
+		return noEngine(op)
 	}
 	return nil
+}
+
+func noEngine(op string) error {
+	return engineError(op, fmt.Errorf("the Engine is nil, or NewEngine did not make it: %w", ErrInvalidHandle))
 }
 
 // std returns the engine's operations.

@@ -40,24 +40,38 @@ const (
 // Find returns the innermost of the functions that the caller of Find was
 // called by, over at most 10 levels, inlined ones not counted, or "".
 func (f *Finder) Find() string {
-	var pcs [far]uintptr
-	id, n := uint64(0), 0
-	for _, end := range [...]int{near, far} {
-		for walked := walk(pcs[:end]); n < walked && id == 0; n++ {
-			known := f.place(pcs[n]).Load()
-			if known>>idBits != uint64(pcs[n]) {
-				known = f.lookUp(pcs[n])
-			}
-			id = known & (1<<idBits - 1)
-		}
-		if id != 0 {
-			break
-		}
+	var pcs [near]uintptr
+	id := f.first(pcs[:walk(pcs[:])])
+	if id == 0 {
+		id = f.findFar()
 	}
 	if id == 0 || id == outside {
 		return ""
 	}
 	return f.functions[id-1]
+}
+
+// findFar is Find beyond the callers that are near.
+//
+//go:noinline
+func (f *Finder) findFar() uint64 {
+	var pcs [1 + far]uintptr
+	n := walk(pcs[:]) // Find is one of them
+	return f.first(pcs[min(1+near, n):n])
+}
+
+// first returns what known has for the first of the callers that it has anything for, or 0.
+func (f *Finder) first(pcs []uintptr) uint64 {
+	for _, pc := range pcs {
+		known := f.place(pc).Load()
+		if known>>idBits != uint64(pc) {
+			known = f.lookUp(pc)
+		}
+		if id := known & (1<<idBits - 1); id != 0 {
+			return id
+		}
+	}
+	return 0
 }
 
 func (f *Finder) place(pc uintptr) *atomic.Uint64 {

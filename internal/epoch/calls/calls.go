@@ -125,10 +125,14 @@ func (s *Stream) closedError(op string) error {
 
 // Submitted says on which stream a call of the device failed.
 func (s *Stream) Submitted(op string, err error) error {
-	switch {
-	case err == nil:
+	if err == nil {
 		return nil
-	case errors.Is(err, device.ErrInvalidHandle) && s.device.Closed.Load(): // Close was faster
+	}
+	return s.failed(op, err)
+}
+
+func (s *Stream) failed(op string, err error) error {
+	if errors.Is(err, device.ErrInvalidHandle) && s.device.Closed.Load() { // Close was faster
 		return s.closedError(op)
 	}
 	return s.device.Failed(fmt.Errorf("cupool: %s on %v: %w", op, s.handle, err))

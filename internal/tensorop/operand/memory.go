@@ -11,8 +11,10 @@ import (
 
 // Memory is a block of device memory as tensor sees it.
 type Memory struct {
-	Ptr  device.Ptr
-	Size int64 // bytes
+	Ptr       device.Ptr
+	Size      int64  // bytes
+	Slot      uint32 // of the block, in the table of
+	Allocator uint32 // 0: none
 }
 
 // Uintptr implements tensor.Memory.
@@ -78,7 +80,7 @@ func (t *memoryTable) set(slot uint32, p device.Ptr, size int64) *Memory {
 		chunks = t.grow(i)
 	}
 	m := &(*chunks)[i][slot%memoryChunk]
-	*m = Memory{Ptr: p, Size: size}
+	*m = Memory{p, size, slot, t.allocator}
 	return m
 }
 
