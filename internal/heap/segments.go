@@ -114,6 +114,9 @@ func (h *Heap) DetachSegments(list []Idle) (out []Idle) {
 		if int(f.index) >= len(h.segs) || h.segs[f.index] != f.Seg || !f.block.IsWhole() {
 			continue
 		}
+		if out = list[:len(out)+1]; i >= len(out) { // not the same one
+			out[len(out)-1] = *f
+		}
 		k := f.Kind()
 		n[k]++
 		if !sweep {
@@ -122,7 +125,6 @@ func (h *Heap) DetachSegments(list []Idle) (out []Idle) {
 		f.block.SetWord(block.MakeWord(f.block.Word().Gen(), block.Gap))
 		f.Seg.EndTours()
 		h.dropSegment(f.index)
-		out = append(out, *f)
 	}
 	if sweep {
 		h.free[ledger.Small].Sweep(n[ledger.Small])
