@@ -322,8 +322,8 @@ type heldMemory struct {
 
 // Alloc implements Allocator.
 func (h *heldMemory) Alloc(size int64, s *Stream) (Block, error) {
-	if b, ok := h.blocks.Take(size); ok {
-		return b, nil
+	if b, use, ok := h.blocks.Take(size); ok {
+		return b.again(use), nil
 	}
 	b, err := h.from.Alloc(size, s)
 	if err == nil && !b.IsEmpty() {
@@ -339,17 +339,68 @@ func (h *heldMemory) Alloc(size int64, s *Stream) (Block, error) {
 // the scope that Capture is in.
 func (h *heldMemory) WithLabel(string) Allocator { return h }
 
+// again returns a graph's block as it is known when it was handed out again, which no pool's is
+// equal to.
+func (b Block) again(use uint64) Block {
+	if use > 0 {
+		b.gen = ^use
+	}
+	return b
+}
+
+// at returns the graph's block at an address, and as it is known at present: the empty Block
+// where it was freed.
+func (h *heldMemory) at(p Ptr) (own, now Block, ok bool) {
+	own, use, freed, ok := h.blocks.At(p)
+	if ok && !freed {
+		now = own.again(use)
+	}
+	return own, now, ok
+}
+
+// Lookup implements Allocator.
+func (h *heldMemory) Lookup(p Ptr) (Block, error) {
+	b, err := h.Allocator.Lookup(p)
+	if h.e.isBeside(err) {
+		b, err = h.e.s.root.Lookup(p)
+	}
+	own, now, ok := h.at(b.ptr)
+	switch {
+	case err != nil, !ok:
+		return b, err
+	case now.IsEmpty():
+		return Block{}, errFreedInCapture("look-up", own, ErrUseAfterFree)
+	}
+	return now, nil
+}
+
+// RecordStream implements Allocator.
+func (h *heldMemory) RecordStream(b Block, s *Stream) error {
+	own, now, ok := h.at(b.ptr)
+	switch {
+	case !ok:
+		return h.Allocator.RecordStream(b, s)
+	case now != b:
+		return errFreedInCapture("record stream", own, ErrUseAfterFree)
+	}
+	return h.from.RecordStream(own, s)
+}
+
 // Free implements Allocator.
 func (h *heldMemory) Free(b Block) error {
-	if own, ok := h.blocks.At(b.ptr); !ok || own != b {
+	own, now, ok := h.at(b.ptr)
+	switch {
+	case !ok:
 		return h.Allocator.Free(b)
+	case now != b:
+		return errFreedInCapture("free", own, ErrDoubleFree)
 	}
-	return h.freeOwn(b)
+	return h.freeOwn(own)
 }
 
 // FreePtr implements Allocator.
 func (h *heldMemory) FreePtr(p Ptr, size int64) error {
-	own, ok := h.blocks.At(p)
+	own, _, ok := h.at(p)
 	switch {
 	case !ok:
 		return h.Allocator.FreePtr(p, size)
@@ -361,9 +412,13 @@ func (h *heldMemory) FreePtr(p Ptr, size int64) error {
 
 func (h *heldMemory) freeOwn(b Block) error {
 	if !h.blocks.Free(b.ptr) {
-		return &BlockError{Op: "free", Ptr: b.ptr, Size: b.size, Err: ErrDoubleFree, Detail: "during a capture"}
+		return errFreedInCapture("free", b, ErrDoubleFree)
 	}
 	return nil
+}
+
+func errFreedInCapture(op string, b Block, err error) error {
+	return &BlockError{Op: op, Ptr: b.ptr, Size: b.size, Err: err, Detail: "it was freed during a capture"}
 }
 
 // release frees all blocks.

@@ -35,8 +35,15 @@ func TestHeldMemory(t *testing.T) {
 	require.ErrorIs(t, h.Free(a), cupool.ErrDoubleFree)
 	other := pooltest.Alloc(t, c, 4096, nil)
 	require.NotEqual(t, a.Ptr(), other.Ptr(), "it is the graph's")
+	require.ErrorIs(t, h.RecordStream(a, nil), cupool.ErrUseAfterFree)
+	_, err := h.Lookup(a.Ptr() + 7)
+	require.ErrorIs(t, err, cupool.ErrUseAfterFree)
 	again := must(h.Alloc(4096, nil))
-	require.Equal(t, a, again)
+	require.Equal(t, a.Ptr(), again.Ptr())
+	require.Equal(t, again, must(h.Lookup(again.Ptr()+7)))
+	require.NoError(t, h.RecordStream(again, nil))
+	require.ErrorIs(t, h.RecordStream(a, nil), cupool.ErrUseAfterFree, "another use of the block")
+	require.ErrorIs(t, h.Free(a), cupool.ErrDoubleFree)
 	require.ErrorIs(t, h.FreePtr(again.Ptr(), 8), cupool.ErrSizeMismatch)
 	require.NoError(t, h.FreePtr(again.Ptr(), 4096))
 	require.NoError(t, h.FreePtr(outside.Ptr(), 4096), "memory from before goes back at once")
@@ -425,6 +432,36 @@ func TestGraphOuterScope(t *testing.T) {
 
 // TestGraphLabeled: a scope with a label works in a capture too, whose memory has the label of the
 // scope around it.
+// TestGraphScopeOfReused: a scope that was left frees nothing that was freed and handed out again
+// since, and what was freed is an error to use.
+func TestGraphScopeOfReused(t *testing.T) {
+	e, x := newGraphBenchOf(t, tensor.Float32, 64)
+	e.FreeAll(must(tensor.Square(x)), must(tensor.Neg(x)))
+	var squares tensor.Tensor
+	g, err := e.Capture(func() error {
+		sc := e.Scope()
+		a := must(tensor.Exp(x)).(*tensor.Dense)
+		clone := a.ShallowClone()
+		e.FreeAll(a)
+		_, err := tensor.Neg(clone)
+		require.ErrorIs(t, err, cupool.ErrUseAfterFree)
+		require.False(t, e.Owns(clone))
+		require.ErrorIs(t, sc.Keep(clone), cupool.ErrUseAfterFree)
+		sc.Leave()
+		squares = must(tensor.Square(x))
+		require.Equal(t, clone.Uintptr(), squares.Uintptr())
+		require.NoError(t, sc.Close())
+		require.NotEqual(t, squares.Uintptr(), must(tensor.Neg(x)).Uintptr())
+		return nil
+	})
+	require.NoError(t, err)
+	require.NoError(t, g.Launch())
+	want := must(tensor.Square(x))
+	require.Equal(t, e.As64(want), e.As64(squares))
+	require.NoError(t, g.Close())
+	e.FreeAll(x, want)
+}
+
 func TestGraphLabeled(t *testing.T) {
 	e, x := newGraphBenchOf(t, tensor.Float64, 4, 4)
 	sc := must(e.ScopeLabeled("step"))

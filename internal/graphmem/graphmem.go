@@ -34,7 +34,8 @@ type held[B any] struct {
 	block B
 	size  int64
 	freed bool
-	forks int // that the block certainly has nothing to do with: so many were before it was allocated
+	use   uint64 // how often it was handed out again
+	forks int    // that the block certainly has nothing to do with: so many were before it was allocated
 }
 
 // take removes the block that came last.
@@ -48,8 +49,9 @@ func (l lists[B]) take(size int64) *held[B] {
 	return b
 }
 
-// Take hands out a block of a size, in bytes, that was freed.
-func (m *Blocks[B]) Take(size int64) (block B, ok bool) {
+// Take hands out a block of a size, in bytes, that was freed. It was handed out
+// again as often as use says.
+func (m *Blocks[B]) Take(size int64) (block B, use uint64, ok bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var h *held[B]
@@ -60,10 +62,11 @@ func (m *Blocks[B]) Take(size int64) (block B, ok bool) {
 		h = m.idle.take(size)
 	}
 	if h == nil {
-		return block, false
+		return block, 0, false
 	}
+	h.use++
 	m.useLocked(h)
-	return h.block, true
+	return h.block, h.use, true
 }
 
 // Add puts in a new block, which is in use.
@@ -85,14 +88,15 @@ func (m *Blocks[B]) useLocked(h *held[B]) {
 	}
 }
 
-// At returns the block at an address, whether it is in use or not.
-func (m *Blocks[B]) At(p device.Ptr) (block B, ok bool) {
+// At returns the block at an address, how often it was handed out again, and
+// whether it is free at present.
+func (m *Blocks[B]) At(p device.Ptr) (block B, use uint64, freed, ok bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if h := m.at[p]; h != nil {
-		return h.block, true
+		return h.block, h.use, h.freed, true
 	}
-	return block, false
+	return block, 0, false, false
 }
 
 // Free takes back the block at an address. It reports false where the graph has

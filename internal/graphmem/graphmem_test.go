@@ -18,7 +18,7 @@ type graph struct {
 
 // alloc returns the block, and whether it is one that was freed before.
 func (g *graph) alloc(size int64) (p device.Ptr, again bool) {
-	if p, ok := g.Take(size); ok {
+	if p, _, ok := g.Take(size); ok {
 		return p, true
 	}
 	g.next += 4096
@@ -30,7 +30,7 @@ func (g *graph) free(p device.Ptr) { require.True(g.t, g.Free(p)) }
 
 func TestBlocksServeTheSameSize(t *testing.T) {
 	g := &graph{t: t}
-	_, ok := g.At(4096)
+	_, _, _, ok := g.At(4096)
 	require.False(t, ok)
 	a, _ := g.alloc(512)
 	b, _ := g.alloc(512)
@@ -42,9 +42,14 @@ func TestBlocksServeTheSameSize(t *testing.T) {
 	c, again := g.alloc(512)
 	require.True(t, again)
 	require.Equal(t, b, c, "the last one that was freed")
-	got, ok := g.At(a)
+	got, use, freed, ok := g.At(a)
 	require.True(t, ok)
+	require.True(t, freed)
+	require.Zero(t, use)
 	require.Equal(t, a, got)
+	_, use, freed, _ = g.At(b)
+	require.False(t, freed)
+	require.EqualValues(t, 1, use, "it was handed out again")
 	var dropped []device.Ptr
 	failed := errors.New("not dropped")
 	drop := func(p device.Ptr) error {
