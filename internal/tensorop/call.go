@@ -284,7 +284,8 @@ func (c *call) result(r tensor.Tensor) (tensor.Tensor, error) {
 	if d.IsMaterializable() || !operand.InOrder(d) {
 		d = rowMajor(d) // StdEng clones views with their gaps, and misreads those
 	}
-	return c.ops.m.Adopt(d)
+	d, err := c.ops.m.Adopt(d)
+	return unless(err, d)
 }
 
 // counts count operations that were computed on copies.

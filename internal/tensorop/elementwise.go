@@ -199,7 +199,7 @@ func (ops *Ops) placed(op string, f hostFunc, o *operand.Options, dst *tensor.De
 		}
 		return err
 	}, ts...)
-	return dst, err
+	return unless(err, dst)
 }
 
 // with returns opts and more in a slice of its own.

@@ -403,6 +403,39 @@ func TestGPURowBroadcast(t *testing.T) {
 	e.FreeAll(x, row, column, short)
 }
 
+// TestNoResultBesideAnError: an operation that fails returns no tensor, as StdEng does.
+func TestNoResultBesideAnError(t *testing.T) {
+	both(t, func(t *testing.T, e *bench) {
+		x, y := e.From(random(e.Rand, tensor.Float64, 2, 3)), e.From(random(e.Rand, tensor.Float64, 3, 2))
+		zeros, dst := e.From(tensor.New(tensor.WithShape(2, 3), tensor.Of(tensor.Int))), e.From(random(e.Rand, tensor.Float64, 2, 3))
+		freed := e.From(random(e.Rand, tensor.Float64, 2, 3))
+		gone := freed.ShallowClone()
+		e.FreeAll(freed)
+		small := must(e.Pool.NewPool(cupool.PoolConfig{Limit: 1}))
+		for what, f := range map[string]func(o ...tensor.FuncOpt) (tensor.Tensor, error){
+			"other shapes": func(o ...tensor.FuncOpt) (tensor.Tensor, error) { return e.Add(x, y, o...) },
+			"compared":     func(o ...tensor.FuncOpt) (tensor.Tensor, error) { return e.Gt(x, y, append(o, tensor.AsSameType())...) },
+			"another type": func(o ...tensor.FuncOpt) (tensor.Tensor, error) { return e.MulScalar(x, 3, true, o...) },
+			"freed":        func(o ...tensor.FuncOpt) (tensor.Tensor, error) { return e.Sub(x, gone, o...) },
+			"division":     func(o ...tensor.FuncOpt) (tensor.Tensor, error) { return e.Div(zeros, zeros, o...) },
+			"SoftMax":      func(o ...tensor.FuncOpt) (tensor.Tensor, error) { return e.SoftMaxB(x, gone, 1, o...) },
+			"no memory": func(o ...tensor.FuncOpt) (tensor.Tensor, error) {
+				sc := must(e.ScopeIn(small))
+				defer sc.Close()
+				return e.Exp(must(x.Slice(nil, tensor.S(0, 2))))
+			},
+		} {
+			for _, o := range [][]tensor.FuncOpt{nil, {tensor.UseUnsafe()}, {tensor.WithReuse(dst)}, {tensor.WithIncr(dst)}} {
+				r, err := f(o...)
+				require.Error(t, err, what)
+				require.True(t, r == nil, what)
+			}
+		}
+		require.NoError(t, small.Close())
+		e.FreeAll(x, y, zeros, dst)
+	})
+}
+
 // TestReuseOfAnotherShape: a tensor of as many elements gets the operand's shape, and the
 // elements that a new result has, whatever the order of either.
 func TestReuseOfAnotherShape(t *testing.T) {

@@ -266,13 +266,13 @@ func (ops *Ops) dotMatrix(x, y tensor.Tensor, o operand.Options) (r tensor.Tenso
 		}
 	}
 	if err != nil || o.Incr == nil {
-		return r, err
+		return unless(err, r)
 	}
 	_, err = ops.Binary("Add", tensor.StdEng.Add, o.Incr, r, []tensor.FuncOpt{tensor.UseUnsafe()})
 	if o.Reuse == nil {
 		err = errors.Join(err, ops.m.FreeTensor(r))
 	}
-	return o.Incr, err
+	return unless(err, o.Incr)
 }
 
 // turned returns the transpose of a matrix, and what is to be freed with it or nil. StdEng multiplies

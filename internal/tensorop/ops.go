@@ -178,6 +178,15 @@ func (ops *Ops) none(t tensor.Tensor, o *operand.Options, dt tensor.Dtype, f fun
 	if dst != nil {
 		return dst, true, nil
 	}
-	r, err := ops.m.Empty(dt, t.Shape()...)
+	d, err := ops.m.Empty(dt, t.Shape()...)
+	r, err := unless(err, d)
 	return r, true, err
+}
+
+// unless returns the result of an operation, and none beside an error, as StdEng returns none.
+func unless(err error, r tensor.Tensor) (tensor.Tensor, error) {
+	if err != nil {
+		return nil, err
+	}
+	return r, nil
 }

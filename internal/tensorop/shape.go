@@ -258,7 +258,7 @@ func (ops *Ops) SelectByIndices(a, indices tensor.Tensor, axis int, opts []tenso
 			}
 			return tensor.Copy(dst, r)
 		}, a, indices)
-		return o.Reuse, err
+		return unless(err, o.Reuse)
 	}
 	return ops.run("SelectByIndices", func(h []tensor.Tensor, opts []tensor.FuncOpt) (tensor.Tensor, error) {
 		return selected(h, opts...)

@@ -151,7 +151,7 @@ func (ops *Ops) soft(op string, f func(h []tensor.Tensor, opts ...tensor.FuncOpt
 			}
 			return tensor.Copy(dst, r)
 		}, ts...)
-		return dst, err
+		return unless(err, dst)
 	}
 	return ops.run(op, func(h []tensor.Tensor, opts []tensor.FuncOpt) (tensor.Tensor, error) {
 		return f(h, opts...)
