@@ -12,8 +12,10 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/cuda"
+	"github.com/cupool/cupool/internal/cublas"
 	"github.com/cupool/cupool/internal/fakecuda"
 	"github.com/cupool/cupool/internal/graphmem"
+	"github.com/cupool/cupool/internal/kernels"
 	"github.com/cupool/cupool/internal/tensorop/gpu"
 	"github.com/cupool/cupool/internal/tensorop/operand"
 	"github.com/cupool/cupool/internal/testkit"
@@ -289,6 +291,58 @@ func (d *lateGraphs) BeginCapture(s cupool.StreamHandle) error {
 func (d *lateGraphs) LaunchGraph(graph uintptr, s cupool.StreamHandle) error {
 	d.earlier()
 	return d.graphDevice.LaunchGraph(graph, s)
+}
+
+// lateKernels is a GPU that calls a function before it launches a kernel or a product.
+type lateKernels struct {
+	graphDevice
+	earlier func()
+}
+
+func (d *lateKernels) LaunchKernel(l kernels.Launch, s cupool.StreamHandle) error {
+	d.earlier()
+	return d.graphDevice.LaunchKernel(l, s)
+}
+
+func (d *lateKernels) Multiply(p *cublas.Product, own, work cupool.StreamHandle) error {
+	d.earlier()
+	return d.graphDevice.Multiply(p, own, work)
+}
+
+// TestCloseWaitsForKernels: a stream that another goroutine closes meanwhile is not closed before
+// a kernel and a product were given to it.
+func TestCloseWaitsForKernels(t *testing.T) {
+	opened, err := cuda.Open(0)
+	gputest.NoError(t, err)
+	d := &lateKernels{graphDevice: opened.(graphDevice), earlier: func() {}}
+	c := pooltest.Open(t, cupool.Config{Driver: d})
+	for what, compute := range map[string]func(e *cupool.Engine, x, y tensor.Tensor) error{
+		"a kernel": func(e *cupool.Engine, x, y tensor.Tensor) error {
+			_, err := e.Exp(x, tensor.WithReuse(y))
+			return err
+		},
+		"a product": func(e *cupool.Engine, x, y tensor.Tensor) error { return e.MatMul(x, x, y) },
+	} {
+		s := pooltest.NewStream(t, c)
+		e := must(cupool.NewEngine(c, cupool.WithStream(s)))
+		enginetest.NeedKernels(t, e)
+		x := must(e.FromHost(tensor.Ones(tensor.Float64, 8, 8)))
+		y := must(e.Empty(tensor.Float64, 8, 8))
+		require.NoError(t, compute(e, x, y))
+		var closed <-chan error
+		d.earlier = func() {
+			d.earlier = func() {}
+			closed = pooltest.Start(s.Close)
+			early, _ := pooltest.Returns(closed)
+			require.False(t, early, what)
+		}
+		require.NoError(t, compute(e, x, y))
+		require.NoError(t, <-closed)
+		require.ErrorIs(t, compute(e, x, y), cupool.ErrClosed, what)
+		require.NoError(t, e.FreeTensor(x, y))
+	}
+	require.NoError(t, c.Close())
+	require.NoError(t, d.Close())
 }
 
 // TestCloseWaitsForGraphs: a stream that another goroutine closes meanwhile is not closed before

@@ -123,10 +123,10 @@ func (m *opMemory) Scratch(n int64) (Ptr, error) {
 // FreeScratch implements tensorop.Memory.
 func (m *opMemory) FreeScratch(p Ptr, n int64) error { return m.a.FreePtr(p, n) }
 
-// Streams implements tensorop.Memory.
-func (m *opMemory) Streams(op string) (own, work StreamHandle, err error) {
-	return m.s.handle, m.work.handle, m.work.usable(op)
+// Begin implements tensorop.Memory.
+func (m *opMemory) Begin(op string) (own, work StreamHandle, err error) {
+	return m.s.handle, m.work.handle, m.work.calls.Begin(op)
 }
 
 // Submitted implements tensorop.Memory.
-func (m *opMemory) Submitted(op string, err error) error { return m.work.calls.Submitted(op, err) }
+func (m *opMemory) Submitted(op string, err error) error { return m.work.calls.Done(op, err) }

@@ -71,17 +71,33 @@ func (s *Stream) Lasts() bool { return s.lasting && s.IsOpen() && !s.device.Clos
 // Do calls f, which uses the handle, while that is not destroyed. It fails with
 // ErrClosed where the stream or its allocator is closed, or with f's error.
 func (s *Stream) Do(op string, f func() error) error {
+	if err := s.Begin(op); err != nil {
+		return err
+	}
+	if !s.lasting {
+		defer s.Leave()
+	}
+	return s.Submitted(op, f())
+}
+
+// Begin is the part of Do before f, whose end is Done.
+func (s *Stream) Begin(op string) error {
 	if err := s.Usable(op); err != nil {
 		return err
 	}
-	if s.lasting {
-		return s.Submitted(op, f())
-	}
-	if !s.Enter() {
+	if !s.lasting && !s.Enter() {
 		return s.closedError(op)
 	}
-	defer s.Leave()
-	return s.Submitted(op, f())
+	return nil
+}
+
+// Done is the part of Do after f, which failed with err.
+func (s *Stream) Done(op string, err error) error {
+	err = s.Submitted(op, err)
+	if !s.lasting {
+		s.Leave()
+	}
+	return err
 }
 
 // Enter begins a call, until whose end, Leave, Close waits. It reports false, without

@@ -84,6 +84,18 @@ func TestDo(t *testing.T) {
 	}
 }
 
+// Begin and Done are the two ends of Do.
+func TestBeginAndDone(t *testing.T) {
+	for _, lasting := range []bool{false, true} {
+		s, r := newStream(&fakeDriver{}, 0, lasting)
+		require.NoError(t, s.Begin("copy"))
+		require.ErrorIs(t, s.Done("copy", errBroken), errBroken)
+		require.Len(t, r.told, 1)
+		require.True(t, s.Close(), "no call is under way")
+		require.ErrorIs(t, s.Begin("copy"), device.ErrClosed)
+	}
+}
+
 // No call is under way when Close has returned.
 func TestCloseWaitsForCalls(t *testing.T) {
 	s, _ := newStream(&fakeDriver{}, 0, false)

@@ -34,11 +34,12 @@ type Memory interface {
 	// gives them back once it is submitted.
 	Scratch(n int64) (device.Ptr, error)
 	FreeScratch(p device.Ptr, n int64) error
-	// Streams returns the engine's stream and the one that takes its work,
-	// which is another within a Fork. It fails once the stream is closed.
-	Streams(op string) (own, work device.Stream, err error)
-	// Submitted returns what is to be told of the device's err, or nil where
-	// that is nil.
+	// Begin returns the engine's stream and the one that takes its work,
+	// which is another within a Fork. Neither is closed before Submitted. It fails
+	// once the stream is closed.
+	Begin(op string) (own, work device.Stream, err error)
+	// Submitted ends what Begin began. It returns what is to be told of the
+	// device's err, or nil where that is nil.
 	Submitted(op string, err error) error
 	// Capturing reports whether work is captured in place of being run. What
 	// copies from or to the host fails then.
@@ -230,12 +231,14 @@ func (g *Ops) Each(op string, k kernels.Kernel, n int, args unsafe.Pointer) erro
 func Blocks(n, each int) int { return max(1, min((n+each-1)/each, maxGrid)) }
 
 // Launch launches a kernel on the engine's stream.
-func (g *Ops) Launch(op string, l kernels.Launch) error {
-	_, s, err := g.m.Streams(op)
+func (g *Ops) Launch(op string, l kernels.Launch) error { return g.m.Error(op, g.launch(op, l)) }
+
+func (g *Ops) launch(op string, l kernels.Launch) error {
+	_, s, err := g.m.Begin(op)
 	if err != nil {
-		return g.m.Error(op, err)
+		return err
 	}
-	return g.m.Error(op, g.m.Submitted(op, g.d.LaunchKernel(l, s)))
+	return g.m.Submitted(op, g.d.LaunchKernel(l, s))
 }
 
 // WithScratch calls f with n bytes of memory for what f launches.

@@ -282,22 +282,18 @@ func (g *Ops) multiply(op string, p *cublas.Product, temps ...*tensor.Dense) (bo
 	if l, ok := linearOf(p); ok {
 		return true, errors.Join(g.LaunchLinear(op, false, l), g.free(temps...))
 	}
-	own, work, err := g.m.Streams(op)
-	if err == nil {
-		err = g.multiplyOn(own, work, op, p)
-	}
-	err = errors.Join(err, g.free(temps...))
+	err := errors.Join(g.multiplyOn(op, p), g.free(temps...))
 	if errors.Is(err, cublas.ErrSize) {
 		return false, nil
 	}
 	return true, g.m.Error(op, err)
 }
 
-// multiplyOn submits a product with a workspace to the stream work, with the
-// cuBLAS handle of the engine's own, or as a kernel where there is no cuBLAS.
-func (g *Ops) multiplyOn(own, work device.Stream, op string, p *cublas.Product) error {
+// multiplyOn submits a product with a workspace, with the cuBLAS handle of the
+// engine's own stream, or as a kernel where there is no cuBLAS.
+func (g *Ops) multiplyOn(op string, p *cublas.Product) error {
 	if g.slow.Load() {
-		return g.multiplySlowly(work, op, p)
+		return g.multiplySlowly(op, p)
 	}
 	size := g.d.Workspace()
 	at, err := g.m.Scratch(size)
@@ -305,18 +301,22 @@ func (g *Ops) multiplyOn(own, work device.Stream, op string, p *cublas.Product) 
 		return err
 	}
 	p.Workspace, p.Size = uintptr(at), size
-	err = g.d.Multiply(p, own, work)
-	if !errors.Is(err, cublas.ErrMissing) {
+	own, work, err := g.m.Begin(op)
+	if err != nil {
+		return errors.Join(err, g.m.FreeScratch(at, size))
+	}
+	if err = g.d.Multiply(p, own, work); !errors.Is(err, cublas.ErrMissing) {
 		return errors.Join(g.m.Submitted(op, err), g.m.FreeScratch(at, size))
 	}
+	_ = g.m.Submitted(op, nil)
 	if !g.slow.Swap(true) {
 		g.m.Warn("products of matrices are slower than they could be", err)
 	}
-	return errors.Join(g.multiplySlowly(work, op, p), g.m.FreeScratch(at, size))
+	return errors.Join(g.multiplySlowly(op, p), g.m.FreeScratch(at, size))
 }
 
 // multiplySlowly launches a product as a kernel.
-func (g *Ops) multiplySlowly(work device.Stream, op string, p *cublas.Product) error {
+func (g *Ops) multiplySlowly(op string, p *cublas.Product) error {
 	batch := max(p.Batch, 1)
 	args := kernels.MatMulArgs{
 		C: uint64(p.C.P), A: uint64(p.A.P), B: uint64(p.B.P), Alpha: p.Alpha, Beta: p.Beta,
@@ -331,7 +331,7 @@ func (g *Ops) multiplySlowly(work device.Stream, op string, p *cublas.Product) e
 	}
 	l := kernels.Launch{Kernel: kernels.MatMul.Of(p.Double), X: int(blocks), Y: int(min(batch, maxGrid)),
 		Block: kernels.MatMulSide * kernels.MatMulSide, Args: unsafe.Pointer(&args)}
-	return g.m.Submitted(op, g.d.LaunchKernel(l, work))
+	return g.launch(op, l)
 }
 
 // stridesOf returns the elements between rows and between columns.
