@@ -251,7 +251,7 @@ func (n *Allocator) Alloc(size int64, s *cupool.Stream) (b cupool.Block, err err
 	if err != nil {
 		return cupool.Block{}, n.allocError(size, s, err)
 	}
-	return n.enter(p, size, s)
+	return n.enter("allocation", p, size, s)
 }
 
 // streamUsable fails for a stream that was closed.
@@ -263,11 +263,11 @@ func streamUsable(op string, s *cupool.Stream) error {
 }
 
 // enter puts new memory into the books.
-func (n *Allocator) enter(p cupool.Ptr, size int64, s *cupool.Stream) (cupool.Block, error) {
+func (n *Allocator) enter(op string, p cupool.Ptr, size int64, s *cupool.Stream) (cupool.Block, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	var b *entry
-	err := n.closedLocked("allocation") // Close may have run meanwhile
+	err := n.closedLocked(op) // Close may have run meanwhile
 	if err == nil {
 		b, err = n.books.add(p, size, s)
 	}

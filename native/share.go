@@ -120,7 +120,7 @@ func (n *Allocator) ImportBlock(data cuda.PoolPointer, size int64, s *cupool.Str
 			e.Err, e.Detail = cupool.ErrInvalidSize, "the other process's allocation is smaller"
 			return cupool.Block{}, errors.Join(e, n.d.FreeAsync(p, s.Handle()))
 		}
-		return n.enter(p, size, s)
+		return n.enter("import", p, size, s)
 	}
 	return cupool.Block{}, e
 }

@@ -241,6 +241,37 @@ func TestReceiveFromStrangers(t *testing.T) {
 	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
 }
 
+// importing is a device that calls a function when it has imported a block.
+type importing struct {
+	cupool.Driver
+	cuda.NativePools
+	imported func()
+}
+
+func (d *importing) ImportNativePointer(p cuda.NativePool, data cuda.PoolPointer) (cupool.Ptr, error) {
+	defer d.imported()
+	return d.NativePools.ImportNativePointer(p, data)
+}
+
+// TestCloseWhileImporting: a block that comes as Close has run goes back.
+func TestCloseWhileImporting(t *testing.T) {
+	n, _ := newNative(t, pooltest.OpenHost(t), native.Config{Pool: &cuda.NativePoolConfig{Shareable: true}})
+	b := testkit.Must(n.Alloc(5000, nil))
+	f := testkit.Must(n.Export())
+	defer f.Close()
+	data := testkit.Must(n.ExportBlock(b))
+
+	host := pooltest.OpenHost(t)
+	_, c := newNative(t, &importing{host, host.(cuda.NativePools), nil}, native.Config{})
+	theirs := testkit.Must(native.Import(c, f))
+	c.Driver().(*importing).imported = func() { require.NoError(t, theirs.Close()) }
+	_, err := theirs.ImportBlock(data, 5000, nil)
+	require.ErrorIs(t, err, cupool.ErrClosed)
+	require.ErrorContains(t, err, "import: closed")
+	require.NoError(t, c.Sync())
+	require.NoError(t, n.Free(b))
+}
+
 // TestImportLargerBlock: a block that is said to be larger than it is would reach
 // behind the memory that was mapped.
 func TestImportLargerBlock(t *testing.T) {
