@@ -15,7 +15,9 @@ import (
 
 // Transcripts are the targets of a CTCLoss for a batch of sequences. All tensors are
 // of tensor.Int. A sample with a length or class out of range has a loss and
-// gradients of NaN.
+// gradients of NaN. A target of class 0 is not refused, as PyTorch does not refuse
+// one: the sample's loss and gradients are numbers then, and not those of any
+// transcript.
 type Transcripts struct {
 	// Targets has the classes of each sample, from 1, as class 0 is the blank: a row
 	// for each sample, or a vector in which they lie one after the other.
