@@ -2,6 +2,7 @@ package devices_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -11,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/cuda"
 	"github.com/cupool/cupool/devices"
 	"github.com/cupool/cupool/internal/testkit"
 	"github.com/cupool/cupool/internal/testkit/pooltest"
@@ -99,7 +101,7 @@ func TestRandom(t *testing.T) {
 				cfg := devices.Config{Pool: pool, NoPeers: noPeers}
 				s := gpus(t, cfg, 1)
 				if s.Len() == 1 {
-					s = opened(t, cfg, 2, "cuda:0")
+					s = twice(t, cfg)
 				}
 				for _, p := range s.Unreachable() {
 					t.Logf("%d does not reach %d: %v", p.From, p.To, p.Err)
@@ -115,6 +117,14 @@ func TestRandom(t *testing.T) {
 			testRandom(t, open(t), seed, 8, testkit.Rounds(300))
 		})
 	}
+}
+
+// twice returns a set with two pools of a GPU.
+func twice(t *testing.T, cfg devices.Config) *devices.Set {
+	a, b := testkit.Must(cuda.Open(0)), testkit.Must(cuda.Open(0))
+	s := testkit.Must(devices.New(cfg, a, b))
+	t.Cleanup(func() { require.NoError(t, errors.Join(s.Close(), a.Close(), b.Close())) })
+	return s
 }
 
 func testRandom(t *testing.T, s *devices.Set, seed uint64, goroutines, rounds int) {

@@ -67,16 +67,22 @@ func OpenAll(cfg Config) (*Set, error) {
 }
 
 // Open opens devices by their names, which are those of cupool.Open, and makes
-// their pools. Close closes the devices. It fails as cupool.Open, cupool.New and
-// New do, and then everything is closed again.
+// their pools. Close closes the devices. It fails with a *cupool.ConfigError for two
+// names of one kind of memory of a GPU, or as cupool.Open, cupool.New and New do, and
+// then everything is closed again.
 func Open(cfg Config, names ...string) (*Set, error) {
 	var drivers []cupool.Driver
-	for _, name := range names {
+	for i, name := range names {
 		d, err := cupool.Open(name)
 		if err != nil {
 			return nil, errors.Join(err, closeDrivers(drivers))
 		}
+		k := slices.IndexFunc(drivers, func(o cupool.Driver) bool { return isSameGPU(o, d) })
 		drivers = append(drivers, d)
+		if k >= 0 {
+			err := &cupool.ConfigError{Field: fmt.Sprintf("names[%d]", i), Value: name, Reason: fmt.Sprintf("is names[%d] again; a device has one pool", k)}
+			return nil, errors.Join(err, closeDrivers(drivers))
+		}
 	}
 	s, err := New(cfg, drivers...)
 	if err != nil {
@@ -84,6 +90,12 @@ func Open(cfg Config, names ...string) (*Set, error) {
 	}
 	s.drivers = drivers
 	return s, nil
+}
+
+// isSameGPU reports whether two Drivers are of the same memory of one GPU.
+func isSameGPU(a, b cupool.Driver) bool {
+	_, gpu := a.(cuda.Handles)
+	return gpu && a.Name() == b.Name()
 }
 
 // New makes the pools of devices that the program has opened, and closes after

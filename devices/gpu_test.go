@@ -40,6 +40,17 @@ func gpus(t *testing.T, cfg devices.Config, atLeast int) *devices.Set {
 	return s
 }
 
+// TestOpenTwice: Open takes a GPU once, whatever it is called.
+func TestOpenTwice(t *testing.T) {
+	gpus(t, devices.Config{}, 1)
+	var wrong *cupool.ConfigError
+	for _, names := range [][]string{{"cuda:0", "cuda:0"}, {"cuda", "host:1MiB", "cuda:0"}, {"cuda:0,pinned", "cuda:0", "cuda:0,pinned"}} {
+		_, err := devices.Open(devices.Config{}, names...)
+		require.ErrorAs(t, err, &wrong, names)
+		require.ErrorContains(t, err, "is names[0] again", names)
+	}
+}
+
 // kernels loads the test's kernels on every device of a set.
 func kernels(t *testing.T, s *devices.Set) (all []*gputest.Kernels) {
 	t.Helper()
