@@ -16,6 +16,13 @@ func KeptBy(c *Client) int {
 	return len(c.waiting) + len(c.open)
 }
 
+// RecordedOn returns how many streams a memory waits for.
+func RecordedOn(m *Memory) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.streams)
+}
+
 // Unsent returns how many messages of a client are to be sent.
 func Unsent(c *Client) int {
 	c.mu.Lock()

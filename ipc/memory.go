@@ -61,7 +61,7 @@ func (m *Memory) RecordStream(s *cupool.Stream) error {
 	case s.Pool() != m.client.pool.DefaultStream().Pool():
 		return fmt.Errorf("cupool: ipc: %q: %w", m.name, cupool.ErrForeignStream)
 	}
-	m.streams = append(m.streams, s)
+	m.streams = append(slices.DeleteFunc(m.streams, (*cupool.Stream).Closed), s)
 	return nil
 }
 
@@ -89,7 +89,10 @@ func (m *Memory) Close(ctx context.Context) error {
 func (m *Memory) unmap(ctx context.Context) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for i := 0; !m.closed && i < len(m.streams); i++ {
+	var waited []*cupool.Stream // others come and go meanwhile
+	isNew := func(s *cupool.Stream) bool { return !slices.Contains(waited, s) }
+	for i := slices.IndexFunc(m.streams, isNew); !m.closed && i >= 0; i = slices.IndexFunc(m.streams, isNew) {
+		waited = append(waited, m.streams[i])
 		if err := m.waitUnlocked(ctx, m.streams[i]); err != nil {
 			return fmt.Errorf("cupool: ipc: closing %q: %w", m.name, err)
 		}
