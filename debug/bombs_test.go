@@ -3,6 +3,7 @@ package debug
 import (
 	"bytes"
 	"encoding/json"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -63,12 +64,18 @@ func TestRefusedJSON(t *testing.T) {
 // An answer has the last event however long its stack is, and no more where there is
 // no room.
 func TestLastEvents(t *testing.T) {
-	long := snapshot.Stack{{Function: strings.Repeat("f", mostEventText)}}
+	long := snapshot.Stack{{Function: strings.Repeat("f", mostEventBytes)}}
 	all := []snapshot.Event{{Number: 1}, {Number: 2, Stack: long}, {Number: 3}, {Number: 4}, {Number: 5}}
 	require.Equal(t, all[3:], last(all, 2))
 	require.Equal(t, all[2:], last(all, maxEvents))
 	require.Equal(t, all[1:2], last(all[:2], maxEvents))
 	require.Empty(t, last(nil, maxEvents))
+
+	many := make([]snapshot.Event, 100_000) // without labels and stacks
+	answer, err := json.Marshal(last(many, math.MaxInt64))
+	require.NoError(t, err)
+	require.LessOrEqual(t, len(answer), mostEventBytes)
+	require.Greater(t, len(answer), mostEventBytes/2)
 }
 
 // What is written block by block is what json.Marshal writes.

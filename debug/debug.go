@@ -53,7 +53,7 @@
 //	.../blocks          the snapshot in columns, as the page draws it; with an ETag
 //	.../series          memory over time, in columns; ?after=N: what came after sample N
 //	.../events          the last events; ?after=N: those after number N; ?limit=N: at most so many; fewer
-//	                    where labels and stacks have more than 4 MiB
+//	                    where more would have more than 4 MiB
 //	.../oom             what the last failed allocation said about itself, and the first
 //	.../heap            for go tool pprof: live memory by Go stack (snapshot.WriteProfile)
 //	POST .../trim       Trim; ?keep=N keeps so many bytes reserved

@@ -16,8 +16,8 @@ import (
 // may hold a stack of a megabyte that thousands of blocks have. So there are bounds on
 // the bytes of labels and stacks, and a snapshot is written block by block.
 const (
-	mostText      = 256 << 20 // in a snapshot
-	mostEventText = 4 << 20   // in an answer with several events
+	mostText       = 256 << 20 // in a snapshot
+	mostEventBytes = 4 << 20   // of an answer with several events, all told
 )
 
 // texts adds up how many bytes labels and stacks have as JSON, about.
@@ -69,11 +69,10 @@ func fits(p *snapshot.Snapshot) error {
 
 // last returns the last events, as many as are asked for and there is room for.
 func last(all []snapshot.Event, limit int64) []snapshot.Event {
-	var t texts
-	n := 0
+	n, size := 0, len("[]")
 	for ; n < len(all) && int64(n) < limit; n++ {
-		e := &all[len(all)-1-n]
-		if t.add(e.Label, e.Stack); n > 0 && t.sum > mostEventText {
+		data, _ := json.Marshal(&all[len(all)-1-n]) // a plain value
+		if size += len(data) + len(","); n > 0 && size > mostEventBytes {
 			break
 		}
 	}
