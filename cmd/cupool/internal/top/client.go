@@ -28,7 +28,7 @@ const (
 
 // mostBytes are those of each answer of the page, which may be anybody's, and
 // mostPools is how many pools are asked for. A column of a block has some 4 bytes.
-var mostBytes = map[string]int64{"pools": 1 << 20, "stats": 16 << 20, "blocks": 64 << 20, "events": 4 << 20, "oom": 1 << 20}
+var mostBytes = map[string]int64{"pools": 1 << 20, "stats": 16 << 20, "blocks": 128 << 20, "events": 4 << 20, "oom": 1 << 20}
 
 const mostPools = 1000
 
@@ -178,7 +178,7 @@ func (c *client) get(ctx context.Context, name string, query url.Values, to any)
 	case ctx.Err() != nil:
 		return c.unreachable(err)
 	case body.N <= 0:
-		return c.strange(name, fmt.Errorf("the answer has more than %s", bytesize.Format(mostBytes[name])))
+		return fmt.Errorf("%s: %s: the answer has more than %s, which is the most that is read", c.base, name, bytesize.Format(mostBytes[name]))
 	default:
 		return c.strange(name, err)
 	}
