@@ -794,6 +794,10 @@ func TestEventQueries(t *testing.T) {
 	require.Error(t, err)
 	require.EqualValues(t, 2, c.Stats().EventQueries)
 	require.EqualValues(t, 1, c.Stats().EventFailures)
+	d.Fail("RecordEvent", errors.New("no"))
+	_, err = c.DefaultStream().Record()
+	require.Error(t, err)
+	require.EqualValues(t, 2, c.Stats().EventFailures)
 }
 
 func TestEventErrors(t *testing.T) {

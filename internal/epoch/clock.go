@@ -168,7 +168,6 @@ func (k *Clock) recordLocked() error {
 	epoch := k.Mark()           // before the event: see the package's comment
 	e, err := k.events.Record(k.stream)
 	if err != nil {
-		k.events.Failures.Add(1)
 		err = fmt.Errorf("cupool: recording an event on %v: %w", k.stream, err)
 		k.events.failed(k.stream, err)
 		return err

@@ -88,11 +88,13 @@ func (p *Events) Put(e device.Event) {
 // Record marks the present end of a stream with an event.
 func (p *Events) Record(s device.Stream) (device.Event, error) {
 	e, err := p.Get()
-	if err != nil {
-		return 0, err
+	if err == nil {
+		if err = p.device.RecordEvent(e, s); err != nil {
+			p.Put(e)
+		}
 	}
-	if err = p.device.RecordEvent(e, s); err != nil {
-		p.Put(e)
+	if err != nil {
+		p.Failures.Add(1)
 		return 0, err
 	}
 	p.Recorded.Add(1)
