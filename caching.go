@@ -287,8 +287,10 @@ func (c *Pool) allocSlow(ctx context.Context, size int64, s *Stream, why magazin
 	}
 	if uint64(size-1) >= sizeclass.MaxRequest {
 		if size == 0 {
-			if c.closed.Load() {
-				return Block{}, c.closedError()
+			if c.closed.Load() || c.retired.Load() {
+				h.mu.Lock()
+				defer h.mu.Unlock()
+				return Block{}, h.usableLocked()
 			}
 			return Block{}, nil
 		}

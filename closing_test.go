@@ -511,3 +511,18 @@ func TestAllocNothingClosed(t *testing.T) {
 		require.ErrorIs(t, err, cupool.ErrClosed, what)
 	}
 }
+
+// TestAllocNothingRetired: from a retired pool neither.
+func TestAllocNothingRetired(t *testing.T) {
+	c := pooltest.Open(t, cupool.Config{})
+	p := pooltest.NewPrivate(t, c, cupool.PoolConfig{})
+	b := pooltest.Alloc(t, p, 512, nil) // it lives on
+	require.NoError(t, p.Retire())
+	for _, size := range []int64{0, 512} {
+		_, err := p.Alloc(size, nil)
+		require.ErrorIs(t, err, cupool.ErrClosed)
+		require.ErrorContains(t, err, "was retired")
+	}
+	require.NoError(t, p.Free(b))
+	require.NoError(t, c.Close())
+}
