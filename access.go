@@ -179,6 +179,8 @@ func (a access) SetFlags(isolated, useOnOOM, noSplit bool) bool {
 
 func (a access) Flush() { a.c.heaps.flush() }
 
+func (a access) Resets() uint64 { return a.c.resets.Load() }
+
 func (a access) Shape() (shape [2]poolaccess.Shape) {
 	heaps, unlock := a.c.heaps.lockAll()
 	defer unlock()

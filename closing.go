@@ -367,6 +367,7 @@ func (l *lifecycle) reset(c *Pool) error {
 	if errors.Is(err, errHeld) {
 		return fmt.Errorf("cupool: reset: %w", err)
 	}
+	c.resets.Add(1)
 	clear(c.reclaim.regrets)
 	c.ResetPeak()
 	return err

@@ -42,7 +42,8 @@ type pool struct {
 	counts
 
 	closed, retired, asleep atomic.Bool
-	held                    atomic.Int64 // by Hold; changed with a heap locked, so that it stands while all are
+	resets                  atomic.Uint64 // calls of Reset that ended blocks
+	held                    atomic.Int64  // by Hold; changed with a heap locked, so that it stands while all are
 	asleepBytes             atomic.Int64
 }
 

@@ -144,7 +144,8 @@ func (r *reclaimer) shed() error {
 // it is called on, live ones too, and gives all their memory back to the device.
 // The allocator and its streams go on, and its peaks begin anew. It waits for
 // the work of all streams first. The handles are as after Free: their use fails
-// with ErrDoubleFree or ErrUseAfterFree. Other pools keep their blocks. Nothing may
+// with ErrDoubleFree or ErrUseAfterFree. So do allocations of an Arena over them, and a
+// Planner over the pool has no plan any more. Other pools keep their blocks. Nothing may
 // be allocated, nor work be submitted on the blocks, before Reset returns. Take it
 // between phases of a program, or after an error that leaves blocks which nobody
 // knows; EmptyCache spares live blocks. It fails with ErrClosed, ErrAsleep, with

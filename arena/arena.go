@@ -13,6 +13,7 @@ import (
 	"github.com/cupool/cupool/internal/blockerr"
 	"github.com/cupool/cupool/internal/nilptr"
 	"github.com/cupool/cupool/internal/oomhint"
+	"github.com/cupool/cupool/internal/poolaccess"
 	"github.com/cupool/cupool/internal/sanitize"
 	"github.com/cupool/cupool/internal/sizeclass"
 )
@@ -47,11 +48,13 @@ type Config struct {
 // For the allocator the arena is one block: Config.Sanitize looks at its end alone, and
 // ZeroOnAlloc and ZeroOnFree do not fill its parts between two users.
 type Arena struct {
-	a    cupool.Allocator
-	pool *cupool.Pool // that the memory is of; nil: of another allocator
-	s    *cupool.Stream
-	mint cupool.Mint
-	cfg  Config
+	a      cupool.Allocator
+	pool   *cupool.Pool      // that the memory is of; nil: of another allocator
+	access poolaccess.Access // to it
+	born   uint64            // Resets of the pool by then
+	s      *cupool.Stream
+	mint   cupool.Mint
+	cfg    Config
 
 	mu       sync.Mutex // taken before the locks of the allocator
 	memory   cupool.Block
@@ -110,7 +113,8 @@ func New(a cupool.Allocator, cfg Config) (*Arena, error) {
 	root := cfg.Stream.Pool()
 	for _, p := range append(root.Pools(), root) {
 		if p.StreamOf(b) != nil {
-			r.pool = p
+			r.pool, r.access = p, poolaccess.Of(p)
+			r.born = r.access.Resets()
 		}
 	}
 	return r, nil
@@ -208,6 +212,9 @@ func (r *Arena) AllocAligned(size, align int64, s *cupool.Stream) (cupool.Block,
 	if r.pool != nil {
 		if err := r.pool.Err(); err != nil { // it sleeps, or its device is lost
 			return cupool.Block{}, err
+		}
+		if r.access.Resets() != r.born {
+			return cupool.Block{}, r.fail("allocation", r.memory.Ptr(), size, cupool.ErrUseAfterFree, "Reset of the pool has ended the arena's memory")
 		}
 	}
 	pad := -int64(r.memory.Ptr()) - r.off

@@ -75,6 +75,23 @@ func TestArenaAsleep(t *testing.T) {
 	}
 }
 
+// TestArenaReset: Reset of the pool ends the arena's memory, which is not handed out any more.
+func TestArenaReset(t *testing.T) {
+	c := pooltest.Open(t, cupool.Config{})
+	p := pooltest.NewPrivate(t, c, cupool.PoolConfig{})
+	require.NoError(t, p.Reset())
+	a, err := arena.New(p, arena.Config{Size: mib, Overflow: true})
+	require.NoError(t, err)
+	require.NoError(t, c.Reset())
+	require.NoError(t, a.Free(alloc(t, a, 1000)), "another pool's blocks stay")
+	require.NoError(t, p.Reset())
+	_, err = a.Alloc(1000, nil)
+	require.ErrorIs(t, err, cupool.ErrUseAfterFree)
+	require.ErrorContains(t, err, "Reset of the pool")
+	require.ErrorIs(t, a.Close(), cupool.ErrDoubleFree)
+	require.NoError(t, c.Close())
+}
+
 // TestFreeOfDamaged: a block beside the arena that Free finds damage of was freed.
 func TestFreeOfDamaged(t *testing.T) {
 	c := pooltest.Open(t, cupool.Config{Sanitize: cupool.Sanitizers{Canaries: 64, Wait: true}})

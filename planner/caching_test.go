@@ -36,6 +36,24 @@ func TestSleep(t *testing.T) {
 	require.Greater(t, x.Stats().PlannedHits, hits)
 }
 
+// After Reset of the pool, which ends the memory of the plan, the pool serves the program.
+func TestReset(t *testing.T) {
+	x := newPlanned(t, simdev.New(simdev.Config{}), planner.Config{Confirm: 1})
+	for range 3 {
+		x.iterate(func() { x.layers(3) })
+	}
+	require.Positive(t, x.Stats().PlannedHits)
+	require.NoError(t, x.c.Reset())
+	x.iterate(func() {
+		b, err := x.Alloc(mib, nil)
+		require.NoError(t, err)
+		_, err = x.c.Lookup(b.Ptr())
+		require.NoError(t, err, "it is a block of the pool")
+		require.NoError(t, x.Free(b))
+	})
+	require.ErrorIs(t, x.Close(), cupool.ErrDoubleFree)
+}
+
 // A Planner works over a pool as over any allocator.
 func TestPool(t *testing.T) {
 	for _, backing := range []cupool.Backing{cupool.BackingSegments, cupool.BackingVMM} {

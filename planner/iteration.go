@@ -1,6 +1,9 @@
 package planner
 
-import "github.com/cupool/cupool"
+import (
+	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/poolaccess"
+)
 
 // begin starts an iteration. The plan serves it when there is one, and otherwise
 // it is recorded.
@@ -178,6 +181,7 @@ func (l *lane) install(pl *layout, memory cupool.Block) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.arena.set(memory)
+	l.born = poolaccess.Of(l.c).Resets()
 	l.adoptLocked(pl)
 }
 

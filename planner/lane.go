@@ -12,6 +12,7 @@ import (
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/internal/blockerr"
 	"github.com/cupool/cupool/internal/lock"
+	"github.com/cupool/cupool/internal/poolaccess"
 	"github.com/cupool/cupool/internal/sizeclass"
 )
 
@@ -43,6 +44,7 @@ type lane struct {
 	plan    *layout
 	overdue []uint32 // slots that may live beyond their time
 	arena   arena
+	born    uint64           // Resets of the Pool when the arena got its memory
 	streams []*cupool.Stream // that allocate; changed with Planner.mu held, too
 	order   order
 
@@ -130,8 +132,11 @@ func (l *lane) wrapLocked() {
 	l.stats.Planned++
 }
 
-// usable reports whether anything can be allocated on a stream of the lane.
-func (l *lane) usable(s *cupool.Stream) bool { return !l.closed && !s.Closed() && l.c.Err() == nil }
+// usable reports whether anything can be allocated on a stream of the lane. Reset of the
+// Pool has ended an arena.
+func (l *lane) usable(s *cupool.Stream) bool {
+	return !l.closed && !s.Closed() && l.c.Err() == nil && poolaccess.Of(l.c).Resets() == l.born
+}
 
 // sweepLocked lists the blocks that should have died before request i and are
 // live.

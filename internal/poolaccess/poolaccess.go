@@ -77,6 +77,10 @@ type Access interface {
 	// with what programs hold.
 	Flush()
 
+	// Resets counts the calls of Pool.Reset that ended the life of the pool's blocks: one that
+	// was allocated at another count is not live any more.
+	Resets() uint64
+
 	// Shape counts the pool's segments as a Snapshot lists them, small and large ones.
 	Shape() [2]Shape
 }
