@@ -201,13 +201,18 @@ func (r *Arena) AllocAligned(size, align int64, s *cupool.Stream) (cupool.Block,
 		return cupool.Block{}, r.fail("allocation", 0, size, cupool.ErrInvalidSize, "an alignment is a power of two, not %d", align)
 	case size < 0 || size > sizeclass.MaxRequest-align:
 		return cupool.Block{}, r.fail("allocation", 0, size, cupool.ErrInvalidSize, "no device has %d bytes aligned to %d", size, align)
-	case size == 0:
-		return cupool.Block{}, nil
+	case s.Pool() != r.s.Pool():
+		return cupool.Block{}, r.fail("allocation", 0, -1, cupool.ErrForeignStream, "the stream was made by another allocator")
+	case s.Closed():
+		return cupool.Block{}, fmt.Errorf("cupool: allocation on %v: %w", s.Handle(), cupool.ErrClosed)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.closed {
+	switch {
+	case r.closed:
 		return cupool.Block{}, r.closedError("allocation")
+	case size == 0:
+		return cupool.Block{}, nil
 	}
 	if r.pool != nil {
 		if err := r.pool.Err(); err != nil { // it sleeps, or its device is lost
@@ -295,13 +300,7 @@ func (r *Arena) beside(size, align int64, s *cupool.Stream) (from cupool.Block, 
 // that used the arena's memory before the last Reset.
 func (r *Arena) orderLocked(s *cupool.Stream) error {
 	if s == r.s || slices.Contains(r.ordered, s) {
-		if s.Closed() {
-			return fmt.Errorf("cupool: allocation on %v: %w", s.Handle(), cupool.ErrClosed)
-		}
 		return nil
-	}
-	if s.Pool() != r.s.Pool() {
-		return r.fail("allocation", 0, -1, cupool.ErrForeignStream, "the stream was made by another allocator")
 	}
 	if err := waitFor(s, r.s); err != nil {
 		return err

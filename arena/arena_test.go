@@ -144,7 +144,7 @@ func TestArena(t *testing.T) {
 	require.Equal(t, arena.Stats{Size: 10_000, Peak: 10_000, Resets: 1}, a.Stats())
 	for _, err := range []error{
 		a.Close(), a.Reset(), a.Release(a.Mark()), a.Free(rest), a.FreePtr(rest.Ptr(), -1), a.RecordStream(rest, nil),
-		testkit.Second(a.Lookup(rest.Ptr())), testkit.Second(a.Alloc(1, nil)), testkit.Second(a.NewStream()),
+		testkit.Second(a.Lookup(rest.Ptr())), testkit.Second(a.Alloc(1, nil)), testkit.Second(a.Alloc(0, nil)), testkit.Second(a.NewStream()),
 	} {
 		require.ErrorIs(t, err, cupool.ErrClosed)
 	}

@@ -233,18 +233,16 @@ func (n *Allocator) Alloc(size int64, s *cupool.Stream) (b cupool.Block, err err
 	switch {
 	case s.Pool() != n.root:
 		return fail(cupool.ErrForeignStream, "the stream was made by another allocator")
-	case size == 0:
-		return cupool.Block{}, nil
 	case size < 0 || size > sizeclass.MaxRequest:
 		return fail(cupool.ErrInvalidSize, fmt.Sprintf("a size lies between 0 and %d bytes", int64(sizeclass.MaxRequest)))
-	case n.imported:
+	case n.imported && size > 0:
 		return fail(cupool.ErrNotSupported, "the pool belongs to another process, which allocates and sends pointers (ImportBlock)")
 	}
 	if err := n.begin("allocation"); err != nil {
 		return cupool.Block{}, err
 	}
 	defer n.end(&err)
-	if err := streamUsable("allocation", s); err != nil {
+	if err := streamUsable("allocation", s); err != nil || size == 0 {
 		return cupool.Block{}, err
 	}
 	p, err := n.take(size, s)

@@ -286,7 +286,7 @@ func TestClose(t *testing.T) {
 	require.Contains(t, leak.Leaks[0].Stack, "TestClose")
 	for _, err := range []error{
 		n.Close(), n.Free(x), n.FreePtr(y.Ptr(), -1), n.RecordStream(y, nil), n.TrimTo(0), n.SetAccess(0, 3), n.ResetPeak(),
-		testkit.Second(n.Alloc(1, nil)), testkit.Second(n.Lookup(x.Ptr())), testkit.Second(n.NewStream()), testkit.Second(n.Stats()), testkit.Second(n.Access(0)), testkit.Second(n.Export()),
+		testkit.Second(n.Alloc(1, nil)), testkit.Second(n.Alloc(0, nil)), testkit.Second(n.Lookup(x.Ptr())), testkit.Second(n.NewStream()), testkit.Second(n.Stats()), testkit.Second(n.Access(0)), testkit.Second(n.Export()),
 	} {
 		require.ErrorIs(t, err, cupool.ErrClosed)
 	}

@@ -285,8 +285,10 @@ func subjectForeign(a *subject) {
 	blockError(a.t, a.Free(b), cupool.ErrForeignPointer, b.Ptr())
 	blockError(a.t, a.FreePtr(b.Ptr(), -1), cupool.ErrForeignPointer, b.Ptr())
 	blockError(a.t, a.RecordStream(b, nil), cupool.ErrForeignPointer, b.Ptr())
-	_, err = a.Alloc(1, other.DefaultStream())
-	require.ErrorIs(a.t, err, cupool.ErrForeignStream)
+	for _, size := range []int64{0, 1} {
+		_, err = a.Alloc(size, other.DefaultStream())
+		require.ErrorIs(a.t, err, cupool.ErrForeignStream)
+	}
 	own := a.alloc(1, nil)
 	require.ErrorIs(a.t, a.RecordStream(own, other.DefaultStream()), cupool.ErrForeignStream)
 	require.ErrorIs(a.t, other.Free(own), cupool.ErrForeignPointer)
@@ -349,8 +351,10 @@ func subjectStreamClosed(a *subject) {
 	own, used := a.alloc(5000, s), a.alloc(5000, nil)
 	require.NoError(t, a.RecordStream(used, s))
 	require.NoError(t, s.Close())
-	_, err = a.Alloc(1, s)
-	require.ErrorIs(t, err, cupool.ErrClosed)
+	for _, size := range []int64{0, 1} {
+		_, err = a.Alloc(size, s)
+		require.ErrorIs(t, err, cupool.ErrClosed)
+	}
 	got, err := a.Lookup(own.Ptr())
 	require.NoError(t, err)
 	require.Equal(t, own, got)
