@@ -44,7 +44,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		o.Observe, stdout = observe.Options{}, io.Discard
 	}
 	r, err := train(ctx, o, stdout, stderr)
-	return training.End("gorgonia", r, err, o.JSON, stdout, stderr)
+	return training.End("gorgonia", r, err, &o.Options, stdout, stderr)
 }
 
 // options are what the command line asks for.

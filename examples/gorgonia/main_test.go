@@ -135,8 +135,11 @@ func TestErrors(t *testing.T) {
 		"-net convnet -device host:64MiB": {training.ExitOK, ""},
 	} {
 		t.Run(args, func(t *testing.T) {
-			status, _, stderr := program(t.Context(), args+" -epochs 1")
+			status, stdout, stderr := program(t.Context(), args+" -epochs 1")
 			require.Equal(t, want.status, status, stderr)
+			if strings.Contains(args, "-snapshot") {
+				require.Contains(t, stdout, " in the last\n", "the report")
+			}
 			require.Contains(t, stderr, want.text)
 			require.Equal(t, min(status, 1), strings.Count(stderr, "\n")-strings.Count(stderr, "\n\t"), "one line, and what explains it indented: %s", stderr)
 		})

@@ -144,7 +144,8 @@ type epoch struct {
 func (t *trainer) run(ctx context.Context, out io.Writer) (err error) {
 	scope := t.eng.Scope() // of all that lasts as long as the training
 	defer func() {
-		err = errors.Join(err, t.o.Observe.Write(t.pool), t.machine.close(), t.twin.close(), scope.Close())
+		t.o.Unwritten = t.o.Observe.Write(t.pool)
+		err = errors.Join(err, t.machine.close(), t.twin.close(), scope.Close())
 	}()
 	if err := t.build(); err != nil {
 		return err

@@ -253,6 +253,15 @@ func TestObserved(t *testing.T) {
 	}
 }
 
+// A training whose files cannot be written ends with its report all the same.
+func TestUnwritten(t *testing.T) {
+	status, stdout, stderr := program(t.Context(), few+"-json -snapshot /nowhere/at/all -profile /nor/here")
+	require.Equal(t, training.ExitFailed, status)
+	require.Contains(t, stderr, "/nowhere/at/all")
+	require.Contains(t, stderr, "/nor/here")
+	printed(t, stdout)
+}
+
 // lines are the files that stacks of live blocks name.
 func lines(s snapshot.Snapshot) (files []string) {
 	for _, seg := range s.Segments {

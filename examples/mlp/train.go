@@ -123,7 +123,7 @@ func (t *trainer) build() (err error) {
 // -snapshot and -profile ask for.
 func (t *trainer) close() (err error) {
 	if t.share.rank == 0 {
-		err = t.o.Observe.Write(t.pool)
+		t.o.Unwritten = t.o.Observe.Write(t.pool)
 	}
 	for _, g := range t.graphs {
 		err = errors.Join(err, g.Close())

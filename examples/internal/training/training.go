@@ -42,6 +42,7 @@ type Options struct {
 	Graph        bool
 	JSON         bool
 	Observe      observe.Options
+	Unwritten    error // why a file of Observe was not written, which no training ends for
 }
 
 // farthest is more than any image is wide or high.
@@ -273,19 +274,19 @@ func Usage(name string, err error, stderr io.Writer) int {
 	return ExitUsage
 }
 
-// End prints what came of a training, an error or a report, and returns the exit
-// status.
-func End(name string, report interface{ Print(io.Writer) }, err error, asJSON bool, stdout, stderr io.Writer) int {
+// End prints what came of a training, an error or a report, and the files that are
+// missing, and returns the exit status.
+func End(name string, report interface{ Print(io.Writer) }, err error, o *Options, stdout, stderr io.Writer) int {
 	if err == nil {
 		var text bytes.Buffer
 		report.Print(&text)
-		if asJSON {
+		if o.JSON {
 			err = json.NewEncoder(&text).Encode(report)
 		}
 		_, full := stdout.Write(text.Bytes())
 		err = errors.Join(err, full)
 	}
-	if err == nil {
+	if err = errors.Join(err, o.Unwritten); err == nil {
 		return ExitOK
 	}
 	fmt.Fprintf(stderr, "%s: %v\n", name, err)

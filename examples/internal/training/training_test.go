@@ -37,7 +37,7 @@ func (full) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
 func TestEndOnFullDisk(t *testing.T) {
 	for _, asJSON := range []bool{false, true} {
 		var stderr bytes.Buffer
-		require.Equal(t, ExitFailed, End("mlp", Report{}, nil, asJSON, full{}, &stderr))
+		require.Equal(t, ExitFailed, End("mlp", Report{}, nil, &Options{JSON: asJSON}, full{}, &stderr))
 		require.Equal(t, "mlp: no space left on device\n", stderr.String())
 	}
 }
