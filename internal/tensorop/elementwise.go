@@ -1,10 +1,12 @@
 package tensorop
 
 import (
+	"fmt"
 	"strings"
 
 	"gorgonia.org/tensor"
 
+	"github.com/cupool/cupool/device"
 	"github.com/cupool/cupool/internal/tensorop/operand"
 )
 
@@ -244,11 +246,14 @@ func (ops *Ops) BetweenScalar(op string, f ScalarOp, t tensor.Tensor, s interfac
 // elementwiseScalar is elementwise with a scalar.
 func (ops *Ops) elementwiseScalar(op string, f ScalarOp, t tensor.Tensor, s interface{}, leftTensor bool, opts []tensor.FuncOpt, o operand.Options, dt tensor.Dtype, reusable bool) (tensor.Tensor, error) {
 	defer operand.KeepAlive(t)
+	st, _ := s.(tensor.Tensor)
+	if st != nil && !operand.IsNil(st) && st.Shape().TotalSize() != 1 { // StdEng may write to it
+		return nil, ops.m.Error(op, fmt.Errorf("the scalar is a tensor of shape %v: %w", st.Shape(), device.ErrNotSupported))
+	}
 	fit(&o, dt, t)
 	if r, ok, err := ops.gpu.BinaryScalar(op, t, s, leftTensor, &o, dt); ok {
 		return r, err
 	}
-	st, _ := s.(tensor.Tensor)
 	if st == nil {
 		if r, ok, err := ops.none(t, &o, dt, func(one tensor.Tensor) (tensor.Tensor, error) { return f(tensor.StdEng{}, one, s, leftTensor) }); ok {
 			return r, err

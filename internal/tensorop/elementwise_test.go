@@ -403,6 +403,27 @@ func TestGPURowBroadcast(t *testing.T) {
 	e.FreeAll(x, row, column, short)
 }
 
+// TestScalarOfSeveral: a scalar is one element. StdEng takes tensors of more, and may overwrite them.
+func TestScalarOfSeveral(t *testing.T) {
+	both(t, func(t *testing.T, e *bench) {
+		x := e.From(random(e.Rand, tensor.Float64, 3))
+		for _, n := range []int{0, 2, 3, 4} {
+			s := e.From(tensor.New(tensor.WithShape(n), tensor.Of(tensor.Float64)))
+			for name, f := range map[string]func(t tensor.Tensor, s interface{}, leftTensor bool, o ...tensor.FuncOpt) (tensor.Tensor, error){
+				"Sub": e.SubScalar, "Gt": e.GtScalar, "MaxBetween": e.MaxBetweenScalar,
+			} {
+				for _, left := range []bool{true, false} {
+					_, err := f(x, s, left)
+					require.ErrorIs(t, err, cupool.ErrNotSupported, name)
+				}
+			}
+			require.Subset(t, []float64{0}, e.As64(s), "nothing was written there")
+			e.FreeAll(s)
+		}
+		e.FreeAll(x)
+	})
+}
+
 // TestNoResultBesideAnError: an operation that fails returns no tensor, as StdEng does.
 func TestNoResultBesideAnError(t *testing.T) {
 	both(t, func(t *testing.T, e *bench) {
