@@ -140,6 +140,17 @@ func TestInnerOfMoreAxes(t *testing.T) {
 	})
 }
 
+// TestDotReshapes: a tensor to reuse gets the result's shape, also where both are of one axis that
+// is longer than 1.
+func TestDotReshapes(t *testing.T) {
+	both(t, func(t *testing.T, e *bench) {
+		x, y, dst := e.From(random(e.Rand, tensor.Float64, 1, 3, 1)), e.From(random(e.Rand, tensor.Float64, 1)), e.From(random(e.Rand, tensor.Float64, 3))
+		require.Same(t, dst, must(e.Dot(x, y, tensor.WithReuse(dst))))
+		require.Equal(t, tensor.Shape{1, 3}, dst.Shape())
+		e.FreeAll(x, y, dst)
+	})
+}
+
 // TestDotOfAnyAxes: StdEng panics for some tensors of four axes and sums of one term, and forgets WithIncr, and WithReuse of vectors.
 func TestDotOfAnyAxes(t *testing.T) {
 	both(t, func(t *testing.T, e *bench) {
