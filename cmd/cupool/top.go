@@ -38,12 +38,14 @@ func topCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		var title string
 		if p.serve != nil {
+			title = p.name // the page ends with the command
 			go func() { _ = p.serve(ctx) }()
 		}
 		out := cmd.OutOrStdout()
 		if *once || *asJSON || p.serve != nil || out.(*output).Writer != os.Stdout || !term.IsTerminal(int(os.Stdout.Fd())) {
-			return top.Once(ctx, out, p.url, *asJSON)
+			return top.Once(ctx, out, p.url, title, *asJSON)
 		}
 		return top.Watch(ctx, p.url, *every)
 	}

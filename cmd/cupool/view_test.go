@@ -46,6 +46,14 @@ func getJSON(t *testing.T, url string, to any) {
 	require.NoError(t, json.NewDecoder(resp.Body).Decode(to))
 }
 
+// The page of a file ends with the command, so its address is of no use to who reads the output.
+func TestTopNamesTheFile(t *testing.T) {
+	before, _ := snapshots(t)
+	status, stdout, stderr := tool(t, "top", before)
+	require.Zero(t, status, stderr)
+	assert.Regexp(t, `^cupool top +`+filepath.Base(before)+` `, stdout)
+}
+
 // Snapshots of ours and of PyTorch, and traces at their peak.
 func TestView(t *testing.T) {
 	c, err := cupool.New(cupool.Config{Driver: simdev.New(simdev.Config{Capacity: 1 << 30})})

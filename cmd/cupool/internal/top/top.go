@@ -1,6 +1,7 @@
 package top
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -23,8 +24,8 @@ func Find(ctx context.Context, url string) (string, error) {
 	return c.base.String(), err
 }
 
-// Once asks the page at a URL once and prints its state, as text or as JSON.
-func Once(ctx context.Context, w io.Writer, url string, asJSON bool) error {
+// Once asks the page at a URL once and prints its state, as JSON or as text under a title: "" is the URL.
+func Once(ctx context.Context, w io.Writer, url, title string, asJSON bool) error {
 	c, err := newClient(url)
 	if err != nil {
 		return err
@@ -36,7 +37,7 @@ func Once(ctx context.Context, w io.Writer, url string, asJSON bool) error {
 		}
 		return json.NewEncoder(w).Encode(s)
 	}
-	v := &view{url: c.base.String()}
+	v := &view{title: cmp.Or(title, c.base.String())}
 	if err := v.first(ctx, c); err != nil {
 		return err
 	}
@@ -56,7 +57,7 @@ func Watch(ctx context.Context, url string, interval time.Duration) error {
 	if err != nil {
 		return err
 	}
-	v := &view{url: c.base.String(), keys: true, interval: interval}
+	v := &view{title: c.base.String(), keys: true, interval: interval}
 	if err := v.first(ctx, c); err != nil {
 		return err
 	}

@@ -45,13 +45,13 @@ func TestOnce(t *testing.T) {
 	_, err := pool.WithLabel("weights").Alloc(1<<30, nil)
 	require.ErrorIs(t, err, cupool.ErrOutOfMemory)
 	var out strings.Builder
-	require.NoError(t, Once(t.Context(), &out, url, true))
+	require.NoError(t, Once(t.Context(), &out, url, "", true))
 	var state State
 	require.NoError(t, json.Unmarshal([]byte(out.String()), &state))
 	require.Equal(t, Memory{Live: 15 << 20, Cached: 17 << 20, Reserved: 32 << 20, Blocks: 2}, state.Memory)
 	require.EqualValues(t, 1<<30, state.OOM.Asked)
 	out.Reset()
-	require.NoError(t, Once(t.Context(), &out, url, false))
+	require.NoError(t, Once(t.Context(), &out, url, "", false))
 	for _, want := range []string{
 		`^cupool top +http://127\.0\.0\.1:\d+/debug/cupool/ +host `,
 		`\nreserved +32 MiB +█+·+ +of 64 MiB\n`,
@@ -88,7 +88,7 @@ func TestSeveral(t *testing.T) {
 			require.ErrorIs(t, err, cupool.ErrOutOfMemory)
 			server := httptest.NewServer(debug.Handler(pools...))
 			var out strings.Builder
-			require.NoError(t, Once(t.Context(), &out, server.URL+"//", true))
+			require.NoError(t, Once(t.Context(), &out, server.URL+"//", "", true))
 			server.Close()
 			var state State
 			require.NoError(t, json.Unmarshal([]byte(out.String()), &state))
@@ -116,7 +116,7 @@ func TestDevices(t *testing.T) {
 		server := httptest.NewServer(debug.Handler(pools...))
 		defer server.Close()
 		var out strings.Builder
-		require.NoError(t, Once(t.Context(), &out, server.URL+"//", false))
+		require.NoError(t, Once(t.Context(), &out, server.URL+"//", "", false))
 		require.Contains(t, out.String(), "  "+c.want+"  ")
 	}
 }
@@ -135,7 +135,7 @@ func TestPassingPool(t *testing.T) {
 			}
 		}))
 		var out strings.Builder
-		require.NoError(t, Once(t.Context(), &out, server.URL, true), last)
+		require.NoError(t, Once(t.Context(), &out, server.URL, "", true), last)
 		server.Close()
 		var state State
 		require.NoError(t, json.Unmarshal([]byte(out.String()), &state))
@@ -167,7 +167,7 @@ func TestWrongURL(t *testing.T) {
 		refusing.URL:               "/debug/cupool/: the pool is closed",
 		"http://no-such.invalid:1": `there is no host "no-such.invalid"`,
 	} {
-		require.ErrorContains(t, Once(t.Context(), &strings.Builder{}, url, false), want, url)
+		require.ErrorContains(t, Once(t.Context(), &strings.Builder{}, url, "", false), want, url)
 	}
 }
 
@@ -211,7 +211,7 @@ func TestEndlessAnswers(t *testing.T) {
 			}
 			server := httptest.NewServer(mux)
 			defer server.Close()
-			err := Once(t.Context(), &strings.Builder{}, server.URL+"//", false)
+			err := Once(t.Context(), &strings.Builder{}, server.URL+"//", "", false)
 			require.ErrorContains(t, err, c.want)
 			require.NotContains(t, err.Error(), "no debug page", "it may be one of many blocks")
 		})
@@ -219,10 +219,10 @@ func TestEndlessAnswers(t *testing.T) {
 	mostBytes = before
 	many := httptest.NewServer(text("[" + strings.Repeat("{},", 1000) + "{}]"))
 	defer many.Close()
-	require.ErrorContains(t, Once(t.Context(), &strings.Builder{}, many.URL, false), "the program shows 1001 pools, more than 1000")
+	require.ErrorContains(t, Once(t.Context(), &strings.Builder{}, many.URL, "", false), "the program shows 1001 pools, more than 1000")
 	strange := httptest.NewServer(text(`[{"ID":"a"}]`))
 	defer strange.Close()
-	require.ErrorContains(t, Once(t.Context(), &strings.Builder{}, strange.URL, false), "this is no debug page of cupool")
+	require.ErrorContains(t, Once(t.Context(), &strings.Builder{}, strange.URL, "", false), "this is no debug page of cupool")
 }
 
 // A stranger's page, or file, may claim less than nothing, and sums that no int64 holds.
@@ -303,7 +303,7 @@ func TestWatch(t *testing.T) {
 	load(t, pool.WithLabel("weights"), 4<<20)
 	c, err := newClient(url)
 	require.NoError(t, err)
-	v := &view{url: url, keys: true, interval: time.Millisecond}
+	v := &view{title: url, keys: true, interval: time.Millisecond}
 	s := start(t, v, c.ask)
 
 	s.until(t, "top.load")
@@ -341,7 +341,7 @@ func TestReconnect(t *testing.T) {
 	c, err := newClient(url)
 	require.NoError(t, err)
 	answers := make(chan error)
-	s := start(t, &view{url: url, interval: time.Millisecond}, func(ctx context.Context) (*State, error) {
+	s := start(t, &view{title: url, interval: time.Millisecond}, func(ctx context.Context) (*State, error) {
 		if err := <-answers; err != nil {
 			return nil, err
 		}

@@ -44,7 +44,7 @@ func (l line) text() string {
 
 // A view is what is to be shown, and how the user wants it.
 type view struct {
-	url         string
+	title       string
 	now, before *State // nil: none yet
 	err         error  // why there is no newer one
 	past        []Memory
@@ -106,7 +106,7 @@ func share(lines int, places, holders, events []line) (a, b, c []line) {
 }
 
 func (v *view) head(width int) []line {
-	title := line{{"cupool top  ", strong}, {v.url, plain}}
+	title := line{{"cupool top  ", strong}, {v.title, plain}}
 	if v.now == nil {
 		title = append(title, span{"  waiting for the first answer", faint})
 	} else {
@@ -117,7 +117,7 @@ func (v *view) head(width int) []line {
 	}
 	lines := []line{title}
 	if v.err != nil {
-		lines = append(lines, line{{runewidth.Truncate("trying again; "+strings.TrimPrefix(v.err.Error(), v.url+": "), width, "…"), bad}})
+		lines = append(lines, line{{runewidth.Truncate("trying again; "+strings.TrimPrefix(v.err.Error(), v.title+": "), width, "…"), bad}})
 	}
 	return lines
 }
