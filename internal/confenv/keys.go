@@ -72,5 +72,5 @@ var Torch = []Idle{
 // Others are what variables of the environment begin with, behind CUPOOL_, that have other
 // uses than settings of an allocator.
 var Others = []string{
-	"BINARIES", "DEBUG_", "DEVICE", "DIST_", "GOMAXPROCS", "GPU_", "INCLUDE", "LIB", "MUTANT", "NCCL_", "PROGRAM", "RANDOM", "SEED", "SHOTS", "TEST", "TORCH_",
+	"BINARIES", "CACHE", "DEBUG_", "DEVICE", "DIST_", "GOMAXPROCS", "GPU_", "INCLUDE", "LIB", "MUTANT", "NCCL_", "PROGRAM", "RANDOM", "SEED", "SHOTS", "TEST", "TORCH_",
 }
