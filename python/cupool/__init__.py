@@ -56,7 +56,7 @@ def reset_peaks(device=0):
 def trim(device=0, keep=0):
     """Gives free memory back to the device until at most keep bytes are reserved. Returns the bytes that went."""
     released = _ctypes.c_size_t()
-    _library.call("trim", device, _library.ALL, keep, _ctypes.byref(released))
+    _library.call("trim", device, _library.ALL, _library.size(keep), _ctypes.byref(released))
     return released.value
 
 
@@ -69,7 +69,7 @@ def forget_stream(stream, device=0):
 
 def set_limit(limit, device=0):
     """Bounds what the pools of a device reserve, in bytes, beside the limit of the settings; 0 ends the bound."""
-    _library.call("set_limit", device, limit)
+    _library.call("set_limit", device, _library.size(limit))
 
 
 def settings(device=0):
@@ -95,7 +95,7 @@ def write(path, format="torch", device=-1):
 def history(enabled=True, events=0, sample_bytes=0, device=0):
     """Begins or ends cupool's own history, which write() puts into its files. PyTorch's has Python's stacks."""
     if enabled:
-        _library.call("history_start", device, events, sample_bytes)
+        _library.call("history_start", device, _library.size(events), _library.size(sample_bytes))
     else:
         _library.call("history_stop", device)
 

@@ -147,6 +147,13 @@ def text(data):
     return data
 
 
+def size(n):
+    """A number for C, which would get another one where it is negative or has more than 64 bits."""
+    if not 0 <= n < 2**64:
+        raise ValueError(f"{n} is not between 0 and 2**64 - 1")
+    return n
+
+
 def alloc(device, size, stream):
     p = ctypes.c_void_p()
     call("alloc", device, size, stream, ctypes.byref(p))

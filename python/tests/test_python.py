@@ -204,6 +204,16 @@ class Package(unittest.TestCase):
                 call("a\0b")
         self.assertEqual(self.said(), [])
 
+    def test_numbers_that_c_would_change(self):
+        import cupool
+
+        for n in -1, 2**64:
+            for call in (cupool.set_limit, lambda n: cupool.trim(keep=n), lambda n: cupool.history(events=n),
+                         lambda n: cupool.history(sample_bytes=n)):
+                with self.assertRaisesRegex(ValueError, f"{n} is not between 0"):
+                    call(n)
+        cupool.set_limit(2**64 - 1)
+
     def test_out_of_memory(self):
         import cupool
         from cupool import _library
