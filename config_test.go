@@ -427,12 +427,14 @@ func TestConfigFromEnvErrors(t *testing.T) {
 		env    map[string]string
 		expect string
 	}{
-		"bad value":        {env: map[string]string{"CUPOOL_LIMIT": "much"}, expect: "limit in CUPOOL_LIMIT = much: must be a size such as 512MiB or 2G"},
-		"bad factor":       {env: map[string]string{"CUPOOL_GROWTH_FACTOR": "0.5"}, expect: "growth_factor in CUPOOL_GROWTH_FACTOR = 0.5: must be 0 (fixed sizes) or from 1 to 64"},
-		"unknown key":      {env: map[string]string{cupool.AllocConf: "fly:1"}, expect: "CUPOOL_ALLOC_CONF = fly: is no key"},
-		"two variables":    {env: map[string]string{cupool.AllocConf: "limit:1G", "CUPOOL_LIMIT": "2G"}, expect: "limit in CUPOOL_LIMIT = 2G: contradicts limit in CUPOOL_ALLOC_CONF = 1G"},
-		"with the program": {cfg: cupool.Config{Backing: cupool.BackingVMM}, env: map[string]string{cupool.AllocConf: "max_split_size_mb:64"}, expect: "max_split_size_mb in CUPOOL_ALLOC_CONF = 64: is for segments, not for backing vmm"},
-		"of the program":   {cfg: cupool.Config{Backing: 7}, env: map[string]string{cupool.AllocConf: "backing:vmm"}, expect: "Backing"},
+		"bad value":            {env: map[string]string{"CUPOOL_LIMIT": "much"}, expect: "limit in CUPOOL_LIMIT = much: must be a size such as 512MiB or 2G"},
+		"bad factor":           {env: map[string]string{"CUPOOL_GROWTH_FACTOR": "0.5"}, expect: "growth_factor in CUPOOL_GROWTH_FACTOR = 0.5: must be 0 (fixed sizes) or from 1 to 64"},
+		"unknown key":          {env: map[string]string{cupool.AllocConf: "fly:1"}, expect: "CUPOOL_ALLOC_CONF = fly: is no key"},
+		"two variables":        {env: map[string]string{cupool.AllocConf: "limit:1G", "CUPOOL_LIMIT": "2G"}, expect: "limit in CUPOOL_LIMIT = 2G: contradicts limit in CUPOOL_ALLOC_CONF = 1G"},
+		"with the program":     {cfg: cupool.Config{Backing: cupool.BackingVMM}, env: map[string]string{cupool.AllocConf: "max_split_size_mb:64"}, expect: "max_split_size_mb in CUPOOL_ALLOC_CONF = 64: is for segments, not for backing vmm"},
+		"of a default":         {env: map[string]string{"CUPOOL_SMALL_LIMIT": "100M"}, expect: "small_segment = 2097152: must be a multiple of 512, below 2^61 and at least small_limit (100 MiB); small_limit in CUPOOL_SMALL_LIMIT is 100M"},
+		"beside the program's": {cfg: cupool.Config{InitialSize: 5 << 30}, env: map[string]string{cupool.AllocConf: "limit:4G"}, expect: "initial_size = 5368709120: must not be larger than limit (4 GiB); limit in CUPOOL_ALLOC_CONF is 4G"},
+		"of the program":       {cfg: cupool.Config{Backing: 7}, env: map[string]string{cupool.AllocConf: "backing:vmm"}, expect: "Backing"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			setEnv(t, tc.env)

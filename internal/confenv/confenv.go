@@ -428,7 +428,8 @@ func (t *Table[C]) merge(cfg, env C, all []given, zeros []string) (C, []Setting)
 	return cfg, list
 }
 
-// blame makes an error name the key that set the field.
+// blame makes an error name the key that set the field, or else the one that set another field of
+// which the reason speaks.
 func (t *Table[C]) blame(err error, all []given) error {
 	var bad *device.ConfigError
 	if !errors.As(err, &bad) {
@@ -437,6 +438,12 @@ func (t *Table[C]) blame(err error, all []given) error {
 	for _, g := range all {
 		if g.Field == bad.Field {
 			return g.fail(t.inKeys(bad.Reason))
+		}
+	}
+	for _, g := range all {
+		if slices.Contains(word.FindAllString(bad.Reason, -1), g.Field) {
+			reason := fmt.Sprintf("%s; %s is %s", t.inKeys(bad.Reason), g.where(), g.value)
+			return &device.ConfigError{Field: t.inKeys(bad.Field), Value: bad.Value, Reason: reason}
 		}
 	}
 	return err
