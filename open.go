@@ -81,15 +81,11 @@ func Open(name string) (Driver, error) {
 			}
 		}
 		kinds := map[string]cuda.MemoryKind{"device": cuda.MemoryDevice, "managed": cuda.MemoryManaged, "pinned": cuda.MemoryPinned}
-		var opts []cuda.Option
-		for _, o := range strings.FieldsFunc(options, func(r rune) bool { return r == ',' }) {
-			memory, ok := kinds[o]
-			if !ok {
-				return fail(options, "options of a CUDA device are device, managed and pinned")
-			}
-			opts = append(opts, cuda.Memory(memory))
+		memory, ok := kinds[cmp.Or(options, "device")]
+		if !ok {
+			return fail(name, "a CUDA device has one kind of memory: device, managed or pinned")
 		}
-		return cuda.Open(ordinal, opts...)
+		return cuda.Open(ordinal, cuda.Memory(memory))
 	default:
 		return fail(name, `must be "host", "host:BYTES", "cuda" or "cuda:ORDINAL"`)
 	}
