@@ -3,6 +3,7 @@
 package doctor
 
 import (
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -76,7 +77,7 @@ func (m Machine) Examine() []Line {
 		lines = append(lines, m.mig()...)
 		lines = append(lines, m.processes()...)
 	}
-	return append(lines, m.blas(c, v), m.nccl(c, v, len(gpus)))
+	return append(lines, m.blas(c, v, gpus[0]), m.nccl(c, v, len(gpus)))
 }
 
 // system is about the operating system.
@@ -179,12 +180,15 @@ func gpu(g cuda.Device) Line {
 	return Line{Good, subject, text, ""}
 }
 
-// blas is about what computes products of matrices.
-func (m Machine) blas(c CUDA, v cuda.Versions) Line {
+// blas is about what computes products of matrices, which is tried on a GPU.
+func (m Machine) blas(c CUDA, v cuda.Versions, on cuda.Device) Line {
 	const subject = "cuBLAS"
 	l, err := c.CuBLAS()
-	if err == nil {
+	switch {
+	case err == nil:
 		return Line{Good, subject, l.Version + ", " + m.loaded(l.Name), ""}
+	case !errors.Is(err, errMissing) && on.FreeBytes < scarce:
+		return Line{Advice, subject, "it is there, and could not be tried: " + err.Error(), fmt.Sprintf("run this again when cuda:%d has free memory", on.Ordinal)}
 	}
 	name := "nvidia-cublas"
 	if v.Driver < 13000 {
