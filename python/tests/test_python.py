@@ -410,6 +410,24 @@ class Package(unittest.TestCase):
             self.assertEqual(printed.strip(), "__main__ ['a', 'b'] 7 True")
             self.assertEqual(self.said(), ["limit:1G"])
 
+    def test_program_finds_its_modules(self):
+        """They are beside the file that a link leads to, and the directory that python -m looks in has none."""
+        with tempfile.TemporaryDirectory() as d:
+            pathlib.Path(d, "train.py").write_text("import sys; print(sys.path[:2])\n")
+            there, links = pathlib.Path(d, "there"), pathlib.Path(d, "links")
+            there.mkdir()
+            links.mkdir()
+            links.joinpath("run.py").symlink_to(pathlib.Path(d, "train.py"))
+            before = os.getcwd()
+            os.chdir(there)
+            self.addCleanup(os.chdir, before)
+            with mock.patch.object(sys, "argv", ["cupool.torch", str(links / "run.py")]), \
+                    mock.patch.object(sys, "path", [os.getcwd(), *sys.path]), mock.patch("sys.stdout") as out:
+                importlib.import_module("cupool.torch.__main__")
+            self.assertEqual("".join(c.args[0] for c in out.write.call_args_list).strip(),
+                             str([os.path.realpath(d), sys.path[0]]))
+            os.chdir(before)
+
     def test_program_usage(self):
         for arguments, code, printed in (["-h"], 0, True), ([], 1, False), (["--settings=limit:1G", "train.py"], 1, False):
             sys.modules.pop("cupool.torch.__main__", None)

@@ -34,10 +34,12 @@ def main():
         runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
     else:
         sys.argv = arguments
-        # As python does for a program: its directory is where its modules are.
+        # As python does for a program: its modules are where it lies, and not in the directory that -m looks in.
         import os
 
-        sys.path.insert(0, os.path.dirname(os.path.abspath(arguments[0])))
+        if sys.path[0] == os.getcwd():
+            del sys.path[0]
+        sys.path.insert(0, os.path.dirname(os.path.realpath(arguments[0])))
         runpy.run_path(arguments[0], run_name="__main__")
 
 
