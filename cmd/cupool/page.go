@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -83,6 +84,10 @@ func readView(ctx context.Context, name string) ([]snapshot.Snapshot, error) {
 	pools, noSnapshot := snapshot.Read(io.TeeReader(f, &seen))
 	if noSnapshot == nil {
 		return pools, nil
+	}
+	var damage *snapshot.FormatError
+	if errors.As(noSnapshot, &damage) && strings.Contains(damage.Field, "[") { // of a list: its events alone would show another picture
+		return nil, fmt.Errorf("%s: %w", name, noSnapshot)
 	}
 	t, err := trace.Read(io.MultiReader(&seen, f), name)
 	if err != nil {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"io"
@@ -44,6 +45,23 @@ func getJSON(t *testing.T, url string, to any) {
 	defer resp.Body.Close()
 	require.Equal(t, 200, resp.StatusCode)
 	require.NoError(t, json.NewDecoder(resp.Body).Decode(to))
+}
+
+// A snapshot whose blocks are wrong is not shown as a replay of its events, in which they are others.
+func TestDamagedSnapshot(t *testing.T) {
+	c, err := cupool.New(cupool.Config{Driver: simdev.New(simdev.Config{Capacity: 1 << 30}), History: &cupool.History{SampleBytes: 1}})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() }) // a block is live
+	_, err = c.Alloc(3<<20, nil)
+	require.NoError(t, err)
+	var pickle bytes.Buffer
+	require.NoError(t, snapshot.WriteTorch(&pickle, c.Snapshot()))
+	name := filepath.Join(t.TempDir(), "damaged.pickle")
+	require.NoError(t, os.WriteFile(name, bytes.Replace(pickle.Bytes(), []byte("active_allocated"), []byte("active_alocated!"), 1), 0o666))
+	status, stdout, stderr := tool(t, "top", name)
+	require.Equal(t, 1, status, stdout)
+	assert.Regexp(t, `^cupool top: .*damaged.pickle: not a memory snapshot: segments\[0\].blocks\[0\]: .*\n$`, stderr)
+	assert.NotContains(t, stderr, "nor a trace")
 }
 
 // The page of a file ends with the command, so its address is of no use to who reads the output.
