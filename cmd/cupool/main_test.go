@@ -129,6 +129,7 @@ func TestErrors(t *testing.T) {
 		{1, []string{"view", "-no-browser", "-addr", "256.0.0.1:x", traces + "holes.trace"}, "listen tcp"},
 		{2, []string{"top"}, "it takes one SOURCE"},
 		{2, []string{"top", "localhost:6060", "localhost:6061"}, "it takes one SOURCE"},
+		{2, []string{"view", "-no-browser", "-addr", "", traces + "holes.trace"}, "-addr is empty"},
 		{2, []string{"top", "-every", "1ms", "localhost:6060"}, "-every 1ms is less than 100ms"},
 		{1, []string{"top", none.URL}, "/debug/cupool/: there is no debug page of cupool: 404 Not Found"},
 		{2, []string{"diff", before}, "it takes two snapshots"},

@@ -17,6 +17,9 @@ func viewCommand() *cobra.Command {
 	addr := c.Flags().String("addr", "localhost:0", "`address` to listen at, for a file")
 	quiet := c.Flags().Bool("no-browser", false, "print the address, and open no browser")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
+		if *addr == "" { // which net.Listen takes for all addresses of the computer
+			return wrongUsage("-addr is empty: it is an address such as localhost:0")
+		}
 		ctx := cmd.Context()
 		p, err := openPage(ctx, args[0], *addr)
 		if err != nil {
