@@ -197,7 +197,7 @@ func (r *Arena) AllocAligned(size, align int64, s *cupool.Stream) (cupool.Block,
 		s = r.a.DefaultStream()
 	}
 	switch {
-	case align <= 0 || align&(align-1) != 0 || align > sizeclass.MaxRequest:
+	case align <= 0 || align&(align-1) != 0:
 		return cupool.Block{}, r.fail("allocation", 0, size, cupool.ErrInvalidSize, "an alignment is a power of two, not %d", align)
 	case size < 0 || size > sizeclass.MaxRequest-align:
 		return cupool.Block{}, r.fail("allocation", 0, size, cupool.ErrInvalidSize, "no device has %d bytes aligned to %d", size, align)
@@ -257,15 +257,16 @@ func (r *Arena) countLocked() {
 
 // overflowLocked serves a request that does not fit at an offset. The lock is given away meanwhile.
 func (r *Arena) overflowLocked(at, size, align int64, s *cupool.Stream) (cupool.Block, error) {
+	align = max(align, sizeclass.Quantum)
 	if !r.cfg.Overflow {
+		need := max(at, sizeclass.Round(r.off)+align-sizeclass.Quantum) + size // another arena may begin anywhere
 		return cupool.Block{}, &cupool.OOMError{
 			Device: r.Driver().Name(), Stream: s.Handle(), Requested: size, Rounded: sizeclass.Round(size), Segment: r.cfg.Size,
 			Live: r.off, Cached: r.cfg.Size - r.off, LargestFree: r.cfg.Size - r.off, Reserved: r.cfg.Size, Limit: r.cfg.Size,
 			DeviceFree: -1, DeviceTotal: -1, Hint: "Reset the arena, make it larger, or let it Overflow",
-			Reason: "limit", Settings: []string{"Overflow: true", "Size: " + oomhint.Expr(at+size)},
+			Reason: "limit", Settings: []string{"Overflow: true", "Size: " + oomhint.Expr(need)},
 		}
 	}
-	align = max(align, sizeclass.Quantum)
 	r.mu.Unlock() // the allocator may wait for work, which may free blocks of the arena
 	from, pad, err := r.beside(size, align, s)
 	r.mu.Lock()

@@ -2,6 +2,7 @@ package arena_test
 
 import (
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"sync"
 	"testing"
@@ -181,6 +182,7 @@ func TestMistakes(t *testing.T) {
 				{testkit.Second(a.Lookup(plain.Ptr())), cupool.ErrForeignPointer},
 				{testkit.Second(a.AllocAligned(1, 1000, nil)), cupool.ErrInvalidSize},
 				{testkit.Second(a.AllocAligned(1, 0, nil)), cupool.ErrInvalidSize},
+				{testkit.Second(a.AllocAligned(1, 1<<62, nil)), cupool.ErrInvalidSize},
 				{testkit.Second(a.AllocAligned(sizeclass.MaxRequest-512+1, 512, nil)), cupool.ErrInvalidSize},
 				{testkit.Second(a.Alloc(1, other.DefaultStream())), cupool.ErrForeignStream},
 			} {
@@ -264,6 +266,34 @@ func TestPeak(t *testing.T) {
 			require.NoError(t, errors.Join(a.Close(), b.Close(), c.Close()))
 		})
 	}
+}
+
+// What an OOMError says would help, helps wherever the larger arena begins.
+func TestHelpsAnywhere(t *testing.T) {
+	c, _ := newPool(t, 8<<30)
+	for range 16 {
+		_, err := c.Alloc(5*mib, nil) // so that each arena begins elsewhere
+		require.NoError(t, err)
+		a, err := arena.New(c, arena.Config{Size: 2 * mib})
+		require.NoError(t, err)
+		var oom *cupool.OOMError
+		if _, err = a.AllocAligned(4096, 64*mib, nil); err == nil {
+			continue
+		}
+		require.ErrorAs(t, err, &oom)
+		var size int64
+		_, err = fmt.Sscanf(oom.Settings[1], "Size: %d<<20", &size)
+		require.NoError(t, err)
+		_, err = c.Alloc(min(size, 50)*mib, nil) // up to behind the place that was too far for the first
+		require.NoError(t, err)
+		larger, err := arena.New(c, arena.Config{Size: size * mib})
+		require.NoError(t, err)
+		_, err = larger.AllocAligned(4096, 64*mib, nil)
+		require.NoError(t, err, size)
+		require.NoError(t, larger.Close())
+	}
+	require.NoError(t, c.Reset())
+	require.NoError(t, c.Close())
 }
 
 // What an OOMError says would help, helps.
