@@ -18,7 +18,6 @@ package main
 import "C"
 
 import (
-	"math"
 	"os"
 	"runtime"
 	"runtime/debug"
@@ -43,7 +42,7 @@ func init() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(heapPart)
 	}
-	if debug.SetMemoryLimit(-1) == math.MaxInt64 {
+	if os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(heapLimit)
 	}
 }
