@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/cmd/cupool/internal/top"
 	"github.com/cupool/cupool/cmd/internal/replay"
 	"github.com/cupool/cupool/debug"
@@ -93,6 +94,6 @@ func readView(ctx context.Context, name string) ([]snapshot.Snapshot, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w; nor a trace: %w", name, noSnapshot, err)
 	}
-	p, err := replay.AtPeak(ctx, t, replay.Options{})
+	p, err := replay.AtPeak(ctx, t, replay.Options{Config: cupool.Config{NoEnvironment: true}}) // the file looks the same everywhere
 	return []snapshot.Snapshot{p}, err
 }

@@ -112,6 +112,20 @@ func TestView(t *testing.T) {
 	}
 }
 
+// A trace looks the same whatever the environment says of a program's allocator.
+func TestTraceLooksTheSame(t *testing.T) {
+	status, want, stderr := tool(t, "top", "-json", traces+"holes.trace")
+	require.Zero(t, status, stderr)
+	for _, variable := range []string{"CUPOOL_LIMIT=1M", "CUPOOL_SANITIZE_POISON=True", "CUPOOL_LIMIT=much"} {
+		name, value, _ := strings.Cut(variable, "=")
+		t.Setenv(name, value)
+		status, stdout, stderr := tool(t, "top", "-json", traces+"holes.trace")
+		require.Zero(t, status, stderr)
+		without := regexp.MustCompile(`"Time":"[^"]*"`)
+		require.Equal(t, without.ReplaceAllString(want, ""), without.ReplaceAllString(stdout, ""), variable)
+	}
+}
+
 // One page is shown in the terminal and in the browser, of a file and of a program.
 func TestSources(t *testing.T) {
 	url := view(t, traces+"holes.trace")
