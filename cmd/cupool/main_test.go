@@ -143,6 +143,8 @@ func TestErrors(t *testing.T) {
 		{2, []string{"replay", "-backing", "x", trace}, `unknown backing "x": it is one of segments, vmm, planned`},
 		{2, []string{"replay", "-device", "gpu", trace}, `unknown device "gpu": it is sim, host or cuda`},
 		{2, []string{"replay", "-verify", trace}, "the simulated device has no memory whose contents could be verified"},
+		{2, []string{"replay", "-conf", "sanitize_canaries:64", trace}, "could be verified, as by -verify, sanitize_canaries and sanitize_poison"},
+		{2, []string{"replay", "-conf", "sanitize_poison:True", trace}, "could be verified"},
 		{2, []string{"replay", "-plot", "x.gif", trace}, `a plot ends in .svg or .png, not ".gif"`},
 		{2, []string{"replay", "-capacity", "0", trace}, `invalid argument "0" for "--capacity" flag: a device has at least one byte`},
 		{2, []string{"replay", "-x", trace}, "unknown shorthand flag: 'x' in -x"},

@@ -108,8 +108,8 @@ func (o *Options) complete() error {
 	}
 	switch kind, _, _ := strings.Cut(o.Device, ":"); {
 	case o.isSim():
-		if o.Verify {
-			return errors.New("the simulated device has no memory whose contents could be verified")
+		if s := o.Config.Sanitize; o.Verify || s.Canaries > 0 || s.Poison {
+			return errors.New("the simulated device has no memory whose contents could be verified, as by -verify, sanitize_canaries and sanitize_poison")
 		}
 	case kind != "host" && !strings.HasPrefix(kind, "cuda"):
 		return fmt.Errorf("unknown device %q: it is sim, host or cuda", o.Device)
