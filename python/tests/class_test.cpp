@@ -769,11 +769,11 @@ void settings() {
 }
 
 // What a pool has for settings of PyTorch and of cupool.
-std::string settingsOf(const char* torch, const char* ours) {
+std::string settingsOf(const char* torch, const char* ours, const char* install = "") {
   setenv("CUPOOL_ALLOC_CONF", ours, 1);
   c10::CachingAllocator::setAllocatorSettings(torch);
   char text[4096];
-  REQUIRE(cupool_torch_install(library(), "", text, sizeof text) == 0);
+  REQUIRE(cupool_torch_install(library(), install, text, sizeof text) == 0);
   alloc::init(1);
   alloc::raw_delete(alloc::raw_alloc(1 << 20));
   size_t length = 0;
@@ -795,6 +795,17 @@ void virtualMemory() {
     });
   }
   inChild([] { REQUIRE(has(settingsOf("max_split_size_mb:128", ""), "max_split:128M (program)")); });
+}
+
+// What install was given wins over the environment, whichever of a setting's names each has.
+void namesOfOne() {
+  inChild([] {
+    const auto text = "\n" + settingsOf("", "expandable_segments:True,per_process_memory_fraction:0.8,large_segment_size_mb:40",
+                                        "backing:segments,fraction:0.5,large_segment:30M");
+    for (const char* wanted : {"\nbacking:segments ", "\nfraction:0.5 ", "\nlarge_segment:30M "}) {
+      REQUIRE(has(text, wanted));
+    }
+  });
 }
 
 // A variable of one setting counts as CUPOOL_ALLOC_CONF does.
@@ -968,7 +979,7 @@ void children() {
 
 int main(int argc, char** argv) {
   const std::pair<const char*, void (*)()> tests[] = {
-      {"openedByOthers", openedByOthers}, {"sharingWithPyTorch", sharingWithPyTorch}, {"virtualMemory", virtualMemory}, {"variables", variables}, {"historyOfTwo", historyOfTwo},
+      {"openedByOthers", openedByOthers}, {"sharingWithPyTorch", sharingWithPyTorch}, {"virtualMemory", virtualMemory}, {"variables", variables}, {"namesOfOne", namesOfOne}, {"historyOfTwo", historyOfTwo},
       {"install", install}, {"contract", contract}, {"statistics", statistics}, {"history", history},
       {"nested", nested}, {"refusedFrees", refusedFrees},
       {"trackers", trackers}, {"throwingTracker", throwingTracker}, {"profiler", profiler}, {"streams", streams}, {"pools", pools},

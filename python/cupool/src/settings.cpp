@@ -56,9 +56,17 @@ const std::vector<std::vector<std::string>>& changeableNames() {
   return names;
 }
 
+// Those that stay and have two names.
+const std::vector<std::vector<std::string>>& otherNames() {
+  static const std::vector<std::vector<std::string>> names = {{"expandable_segments", "backing"},
+                                                              {"per_process_memory_fraction", "fraction"},
+                                                              {"large_segment_size_mb", "large_segment"}};
+  return names;
+}
+
 // The other names of a setting, and its own.
-std::vector<std::string> namesOf(const std::string& key) {
-  for (const auto& names : changeableNames()) {
+std::vector<std::string> namesOf(const std::string& key, const std::vector<std::vector<std::string>>& of = changeableNames()) {
+  for (const auto& names : of) {
     if (std::find(names.begin(), names.end(), key) != names.end()) {
       return names;
     }
@@ -67,8 +75,10 @@ std::vector<std::string> namesOf(const std::string& key) {
 }
 
 void put(std::map<std::string, std::string>* settings, const std::string& key, const std::string& value) {
-  for (const auto& name : namesOf(key)) {
-    settings->erase(name);
+  for (const auto* of : {&changeableNames(), &otherNames()}) {
+    for (const auto& name : namesOf(key, *of)) {
+      settings->erase(name);
+    }
   }
   (*settings)[key] = value;
 }
