@@ -4,6 +4,7 @@ package main
 import "C"
 
 import (
+	"math"
 	"slices"
 	"unsafe"
 
@@ -302,7 +303,7 @@ func sum(to *cupool.Stat, s cupool.Stat) {
 //export cupoolGoHistoryStart
 func cupoolGoHistoryStart(t *C.thread, ordinal C.int, events, sample C.size_t) C.cupool_status {
 	return call(t, ordinal, func(g *gpu) error {
-		return g.root.StartHistory(cupool.History{Events: int(min(events, 1<<30)), SampleBytes: int64(min(sample, 1<<62))})
+		return g.root.StartHistory(cupool.History{Events: int(min(events, math.MaxInt64)), SampleBytes: int64(min(sample, math.MaxInt64))})
 	})
 }
 

@@ -322,6 +322,8 @@ int main(int argc, char **argv) {
 
   /* Histories and files. */
   CHECK(!cupool_history_enabled(0));
+  CHECK(cupool_history_start(0, 5000000000, 0) == CUPOOL_ERROR_CONFIG && strstr(cupool_last_error(), " 5000000000:"));
+  CHECK(!cupool_history_enabled(0));
   OK(cupool_history_start(0, 1000, 1));
   CHECK(cupool_history_enabled(0));
   OK(cupool_alloc(0, 5 * MIB, NULL, &q));
