@@ -56,3 +56,20 @@ func TestLink(t *testing.T) {
 	require.NoError(t, Write(pipe, func(w io.Writer) error { return text("three")(w) }))
 	require.Equal(t, "three", <-got)
 }
+
+// So does one, or a row of them, to a file that is not there yet.
+func TestLinkToNothing(t *testing.T) {
+	dir, links := t.TempDir(), t.TempDir()
+	name, link, second := filepath.Join(dir, "out"), filepath.Join(links, "link"), filepath.Join(links, "second")
+	require.NoError(t, os.Symlink(name, link))
+	require.NoError(t, os.Symlink("link", second))
+	require.NoError(t, Write(second, text("one")))
+	for _, at := range []string{link, second} {
+		info, err := os.Lstat(at)
+		require.NoError(t, err)
+		require.Equal(t, os.ModeSymlink, info.Mode().Type())
+	}
+	got, err := os.ReadFile(name)
+	require.NoError(t, err)
+	require.Equal(t, "one", string(got))
+}

@@ -31,6 +31,11 @@ func Write(name string, content func(io.Writer) error) error {
 func replace(name string, content func(io.Writer) error) error {
 	if to, err := filepath.EvalSymlinks(name); err == nil {
 		name = to
+	} else if to, e := os.Readlink(name); e == nil && missing(name) {
+		if !filepath.IsAbs(to) {
+			to = filepath.Join(filepath.Dir(name), to)
+		}
+		return replace(to, content)
 	}
 	perm := fs.FileMode(0)
 	switch info, err := os.Stat(name); {
@@ -69,6 +74,12 @@ func replace(name string, content func(io.Writer) error) error {
 		return err
 	}
 	return os.Rename(f.Name(), name)
+}
+
+// missing reports whether there is nothing where a name leads. Links of /proc to pipes lead somewhere, and name no file.
+func missing(name string) bool {
+	_, err := os.Stat(name)
+	return errors.Is(err, fs.ErrNotExist)
 }
 
 // beside makes an empty file with a name that nobody else has.
