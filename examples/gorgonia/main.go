@@ -95,10 +95,14 @@ func parse(args []string, out io.Writer) (*options, error) {
 	if o.launch, err = dist.FromEnv(); err != nil {
 		return nil, err
 	}
+	given := map[string]bool{}
+	fs.Visit(func(f *flag.Flag) { given[f.Name] = true })
 	n, known := nets[o.net]
 	switch {
 	case !known:
 		return nil, fmt.Errorf("-net is mlp, convnet, resnet or rnn, not %q", o.net)
+	case o.net != "rnn" && (given["cell"] || given["steps"]):
+		return nil, errors.New("-cell and -steps are for -net rnn")
 	case o.cell != "lstm" && o.cell != "gru":
 		return nil, fmt.Errorf("-cell is lstm or gru, not %q", o.cell)
 	case o.steps < 2 || o.steps > 255: // Gorgonia takes slices that differ by 256 for the same one, and one step has nothing before it
@@ -110,8 +114,6 @@ func parse(args []string, out io.Writer) (*options, error) {
 	case o.net == "rnn" && o.Data != "":
 		return nil, errors.New("-net rnn learns from a text in the program; -data is for images")
 	}
-	given := map[string]bool{}
-	fs.Visit(func(f *flag.Flag) { given[f.Name] = true })
 	if n.optimizer != "" && !given["optimizer"] {
 		o.Optimizer = n.optimizer
 		if !given["lr"] {

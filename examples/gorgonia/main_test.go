@@ -123,6 +123,8 @@ func TestErrors(t *testing.T) {
 	}{
 		"-colour":                         {training.ExitUsage, "-colour"},
 		"-net gan":                        {training.ExitUsage, `-net is mlp, convnet, resnet or rnn, not "gan"`},
+		"-cell gru":                       {training.ExitUsage, "-cell and -steps are for -net rnn"},
+		"-net convnet -steps 5":           {training.ExitUsage, "-cell and -steps are for -net rnn"},
 		"-net rnn -cell rnn":              {training.ExitUsage, "-cell is lstm or gru"},
 		"-net rnn -steps 1":               {training.ExitUsage, "-steps is 2 to 255"},
 		"-net rnn -steps 256":             {training.ExitUsage, "-steps is 2 to 255"},
