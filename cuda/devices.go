@@ -14,7 +14,7 @@ type Device struct {
 	Major, Minor            int   // compute capability
 	Multiprocessors         int   // SMs
 	FreeBytes, TotalBytes   int64 // Free is -1 where no context could be made
-	VMMGranularity          int64 // bytes; 0: no virtual memory calls
+	VMMGranularity          int64 // bytes; 0: no virtual memory calls, or no context
 	NativePools             bool  // cuMemAllocAsync
 	Managed                 bool  // managed memory
 	ConcurrentManagedAccess bool  // host and GPU may touch it at once

@@ -132,14 +132,14 @@ func granularity(n int64) string {
 }
 
 func infoGPU(w io.Writer, g cuda.Device) {
-	free := "unknown"
+	free, virtual := "unknown", "unknown" // where no context could be made
 	if g.FreeBytes >= 0 {
-		free = bytesize.Format(g.FreeBytes)
+		free, virtual = bytesize.Format(g.FreeBytes), granularity(g.VMMGranularity)
 	}
 	fmt.Fprintf(w, "cuda:%d\t%s, compute capability %d.%d, %d multiprocessors\n", g.Ordinal, g.Name, g.Major, g.Minor, g.Multiprocessors)
 	fmt.Fprintf(w, "\t%s\n", g.UUID)
 	fmt.Fprintf(w, "\tmemory: %s free of %s\n", free, bytesize.Format(g.TotalBytes))
-	fmt.Fprintf(w, "\tvirtual memory: %s\n", granularity(g.VMMGranularity))
+	fmt.Fprintf(w, "\tvirtual memory: %s\n", virtual)
 	fmt.Fprintf(w, "\tnative pools: %s\n", yes(g.NativePools))
 	managed := yes(g.Managed)
 	if g.Managed && !g.ConcurrentManagedAccess {

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/cuda"
 )
 
 func TestUsage(t *testing.T) {
@@ -189,6 +190,20 @@ func TestInfo(t *testing.T) {
 	assert.Contains(t, stdout, "16 GiB free of 16 GiB")
 	assert.Regexp(t, `CUDA driver +(for CUDA \d|.*no NVIDIA driver here)`, stdout)
 	assert.Regexp(t, `(?m)^settings +limit:0 +\(default\)$`, stdout)
+}
+
+// A GPU whose memory another program holds tells nothing of its virtual memory.
+func TestInfoOfFullGPU(t *testing.T) {
+	for free, want := range map[int64][]string{
+		-1: {"memory: unknown free of 4 GiB\n", "virtual memory: unknown\n"},
+		0:  {"memory: 0 B free of 4 GiB\n", "virtual memory: no\n"},
+	} {
+		var out strings.Builder
+		infoGPU(&out, cuda.Device{FreeBytes: free, TotalBytes: 4 << 30})
+		for _, line := range want {
+			assert.Contains(t, out.String(), line)
+		}
+	}
 }
 
 func TestInfoJSON(t *testing.T) {
