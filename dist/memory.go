@@ -146,6 +146,9 @@ func (m Memory) Record(s *cupool.Stream) error {
 	if m.Count == 0 {
 		return nil
 	}
+	if s.Pool() == nil {
+		return fmt.Errorf("dist: recording %d %v elements on no stream: %w", m.Count, m.Type, cupool.ErrInvalidHandle)
+	}
 	in := m.owner
 	if in.record == nil {
 		b, err := s.Pool().Lookup(m.Ptr)

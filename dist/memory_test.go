@@ -70,6 +70,7 @@ func TestMemoryOfTensorIsRecorded(t *testing.T) {
 	require.NoError(t, err)
 	m, err := dist.OfTensor(x)
 	require.NoError(t, err)
+	require.ErrorIs(t, m.Record(nil), cupool.ErrInvalidHandle)
 	s, err := pool.NewStream()
 	require.NoError(t, err)
 	gate := make(chan struct{})
@@ -110,6 +111,7 @@ func TestMemoryOfNothing(t *testing.T) {
 	require.NoError(t, hand.Record(pool.DefaultStream()))
 	for _, s := range []*cupool.Stream{nil, new(cupool.Stream)} {
 		require.ErrorIs(t, hand.Record(s), cupool.ErrInvalidHandle)
+		require.ErrorIs(t, m.Record(s), cupool.ErrInvalidHandle)
 	}
 	require.NoError(t, b.Free())
 	_, err = dist.Of(b)
