@@ -3,6 +3,7 @@ package cuda
 import (
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"github.com/cupool/cupool/device"
 	"github.com/cupool/cupool/internal/cudadrv"
@@ -18,8 +19,8 @@ type kernelSet struct {
 }
 
 type kernelModule struct {
-	once   sync.Once
-	err    error
+	loaded atomic.Bool
+	mu     sync.Mutex // held while it is loaded
 	handle uintptr
 }
 
@@ -29,16 +30,31 @@ func (k *kernelSet) start(c *context, images kernels.Images) error {
 	return k.load(c, kernels.Base)
 }
 
-// load loads a module once, after start.
+// load loads a module, after start, unless it is loaded. Where that fails, as the device is
+// full for example, the next call tries again.
 func (k *kernelSet) load(c *context, m kernels.Module) error {
 	module := &k.modules[m]
-	module.once.Do(func() { module.err = k.loadOnce(c, m) })
-	return module.err
+	if module.loaded.Load() {
+		return nil
+	}
+	module.mu.Lock()
+	defer module.mu.Unlock()
+	if module.loaded.Load() {
+		return nil
+	}
+	if module.handle == 0 {
+		if err := k.loadImage(c, m); err != nil {
+			return err
+		}
+	}
+	err := k.find(c, m)
+	module.loaded.Store(err == nil)
+	return err
 }
 
-// loadOnce loads the best image that the driver takes: one that is older than the
+// loadImage loads the best image that the driver takes: one that is older than the
 // machine code refuses it.
-func (k *kernelSet) loadOnce(c *context, m kernels.Module) error {
+func (k *kernelSet) loadImage(c *context, m kernels.Module) error {
 	var handle uintptr
 	var r cudadrv.Result
 	for image, err := range k.images(m, c.attribute(attrMajor), c.attribute(attrMinor)) {
@@ -54,12 +70,18 @@ func (k *kernelSet) loadOnce(c *context, m kernels.Module) error {
 		return c.fail("cuModuleLoadData", r, "the kernels")
 	}
 	k.modules[m].handle = handle
+	return nil
+}
+
+// find finds the functions of a module that is loaded.
+func (k *kernelSet) find(c *context, m kernels.Module) error {
 	for i := range k.functions {
 		kernel := kernels.Kernel(i)
 		if kernel.Module() != m {
 			continue
 		}
-		k.functions[i], r = cudadrv.ModuleFunction(c.handle, handle, kernel.Name())
+		var r cudadrv.Result
+		k.functions[i], r = cudadrv.ModuleFunction(c.handle, k.modules[m].handle, kernel.Name())
 		if r == cudadrv.NotFound { // the stand-in driver, built without a C++ compiler
 			return fmt.Errorf("cupool: %s: kernel %s: %w", c.name(), kernel.Name(), device.ErrNotSupported)
 		}

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/cupool/cupool/device"
 	"github.com/cupool/cupool/internal/cudadrv"
 	"github.com/cupool/cupool/internal/fakecuda"
 	"github.com/cupool/cupool/internal/kernels"
@@ -56,6 +57,19 @@ func TestImages(t *testing.T) {
 			}
 			require.Equal(t, c.loads, fakecuda.Calls("cuModuleLoadData"))
 		})
+	}
+}
+
+// Kernels that could not be loaded are loaded by a later call.
+func TestLoadAgain(t *testing.T) {
+	needFake(t)
+	for _, call := range []string{"cuModuleLoadData", "cuModuleGetFunction"} {
+		d := openTest(t)
+		fakecuda.Reset()
+		fakecuda.Fail(call, 1, int(cudadrv.OutOfMemory), 1)
+		require.ErrorIs(t, d.LoadKernels(images.Of), device.ErrOutOfMemory, call)
+		require.NoError(t, d.LoadKernels(images.Of), call)
+		require.NoError(t, d.Close())
 	}
 }
 
