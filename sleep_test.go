@@ -33,6 +33,7 @@ func TestSleepErrors(t *testing.T) {
 	require.ErrorIs(t, c.Wake(), cupool.ErrOutOfMemory)
 	require.EqualValues(t, 30*mib, d.Stats().UsedBytes, "it holds nothing meanwhile")
 	require.EqualValues(t, 40*mib, c.Stats().AsleepBytes)
+	require.Contains(t, c.Stats().String(), "reserved 0 B = live 40 MiB + pending 0 B + cached 0 B - asleep 40 MiB; limit none\n")
 	require.NoError(t, d.MemFree(other))
 	require.NoError(t, c.Wake())
 	require.NoError(t, c.Free(b))

@@ -136,13 +136,17 @@ func (s Stats) String() string {
 	if s.Limit > 0 {
 		limit = bytesize.Format(s.Limit)
 	}
-	fmt.Fprintf(&sb, `reserved %s = live %s + pending %s + cached %s; limit %s
+	asleep := ""
+	if s.AsleepBytes > 0 {
+		asleep = " - asleep " + bytesize.Format(s.AsleepBytes)
+	}
+	fmt.Fprintf(&sb, `reserved %s = live %s + pending %s + cached %s%s; limit %s
 free blocks %d; largest free %s, fragmentation %.1f %%
 hits %d (%.2f %%), of them without a lock %d; mapped %d, grown %d, retries %d, out of memory %d
 driver: %d allocations, %d frees; stitches: %d, reused %d; moves between streams: %d; events: %d recorded, %d queries, %d failures
 blocks pending %d, streams %d, books %s
 `,
-		bytesize.Format(s.All.ReservedBytes.Current), bytesize.Format(s.LiveBytes), bytesize.Format(s.PendingBytes), bytesize.Format(s.CachedBytes), limit,
+		bytesize.Format(s.All.ReservedBytes.Current), bytesize.Format(s.LiveBytes), bytesize.Format(s.PendingBytes), bytesize.Format(s.CachedBytes), asleep, limit,
 		s.FreeBlocks, bytesize.Format(s.LargestFree), 100*s.Fragmentation(),
 		s.Hits, 100*s.HitRatio(), s.MagazineHits, s.Mapped, s.Grown, s.Retries, s.OOMs,
 		s.DriverAllocs, s.DriverFrees, s.Stitches, s.StitchReuses, s.Moves, s.EventsRecorded, s.EventQueries, s.EventFailures,
