@@ -202,7 +202,7 @@ func (c *Pool) Err() error {
 // Sync waits until everything is done that was submitted to the streams of the
 // allocator, as Stream.Sync does for one. It fails as that does.
 func (c *Pool) Sync() error {
-	if err := c.made("synchronize"); err != nil {
+	if err := c.mayWait("synchronize"); err != nil {
 		return err
 	}
 	if c.closed.Load() {

@@ -921,14 +921,17 @@ func TestWaitsInFunction(t *testing.T) {
 			"EmptyCache":   c.EmptyCache,
 			"Trim":         func() error { _, err := c.Trim(0); return err },
 		}
-		got := map[string]error{}
+		got, waited := map[string]error{}, make(chan struct{})
 		require.NoError(t, s.Launch(func() {
+			<-waited
 			for name, wait := range waits {
 				got[name] = wait()
 			}
 			got[""] = errors.Join(before.Sync(), other.Sync(), c.Free(pooltest.Alloc(t, c, 1000, other)))
 		}))
-		require.NoError(t, s.Sync())
+		require.NoError(t, c.DefaultStream().WaitStream(s)) // who waits for that waits for the function
+		close(waited)
+		testkit.Finishes(t, "a function", func() { require.NoError(t, s.Sync()) })
 		for name := range waits {
 			require.ErrorIs(t, got[name], cupool.ErrNotPermitted, name)
 		}
