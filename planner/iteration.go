@@ -1,9 +1,6 @@
 package planner
 
-import (
-	"github.com/cupool/cupool"
-	"github.com/cupool/cupool/internal/poolaccess"
-)
+import "github.com/cupool/cupool"
 
 // begin starts an iteration. The plan serves it when there is one, and otherwise
 // it is recorded.
@@ -181,7 +178,7 @@ func (l *lane) install(pl *layout, memory cupool.Block) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.arena.set(memory)
-	l.born = poolaccess.Of(l.c).Resets()
+	l.born = l.access.Resets()
 	l.adoptLocked(pl)
 }
 

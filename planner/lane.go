@@ -30,6 +30,7 @@ import (
 // memory is wanted or left over.
 type lane struct {
 	c      *cupool.Pool
+	access poolaccess.Access // to it
 	cfg    Config
 	s      *cupool.Stream // of the arena's memory
 	log    *slog.Logger
@@ -68,7 +69,7 @@ type lane struct {
 // newLane returns the lane of a stream. The lane records if iterations are
 // detected, or if an iteration is open.
 func newLane(c *cupool.Pool, cfg Config, v *solver, s *cupool.Stream, open bool) *lane {
-	l := &lane{c: c, cfg: cfg, s: s, streams: []*cupool.Stream{s}, log: v.log, solver: v, arena: arena{s: s, mint: cupool.NewMint()}}
+	l := &lane{c: c, access: poolaccess.Of(c), cfg: cfg, s: s, streams: []*cupool.Stream{s}, log: v.log, solver: v, arena: arena{s: s, mint: cupool.NewMint()}}
 	if cfg.Detect {
 		l.find = newDetector(cfg)
 	}
@@ -135,7 +136,7 @@ func (l *lane) wrapLocked() {
 // usable reports whether anything can be allocated on a stream of the lane. Reset of the
 // Pool has ended an arena.
 func (l *lane) usable(s *cupool.Stream) bool {
-	return !l.closed && !s.Closed() && l.c.Err() == nil && poolaccess.Of(l.c).Resets() == l.born
+	return !l.closed && !s.Closed() && l.c.Err() == nil && l.access.Resets() == l.born
 }
 
 // sweepLocked lists the blocks that should have died before request i and are
