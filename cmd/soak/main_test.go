@@ -40,6 +40,15 @@ func TestSoak(t *testing.T) {
 	})
 }
 
+// A run whose file cannot be written fails, and says what came of it.
+func TestUnwritten(t *testing.T) {
+	var stdout, stderr bytes.Buffer
+	args := append(small(t), "-duration", "300ms", "-out", filepath.Join(t.TempDir(), "no", "file"))
+	require.Equal(t, exitFound, run(t.Context(), args, &stdout, &stderr))
+	require.Contains(t, stderr.String(), "the samples are lost: ")
+	require.Contains(t, stdout.String(), `"programs":`)
+}
+
 // soakUntil runs for longer each time, until that was enough, as few programs run and few
 // samples are taken on a loaded machine.
 func soakUntil(t *testing.T, o options, enough func(summary) bool) summary {

@@ -92,14 +92,17 @@ func (k *soak) measure(start time.Time) sample {
 
 // watchMeters takes samples until ctx is done, and tells how far the run is. It writes
 // the samples to the file for them.
-func (k *soak) watchMeters(ctx context.Context, stdout io.Writer) (samples []sample, err error) {
+func (k *soak) watchMeters(ctx context.Context, stdout io.Writer) (samples []sample) {
 	tick := time.NewTicker(min(max(k.duration/400, 20*time.Millisecond), 5*time.Second))
 	defer tick.Stop()
 	start, told := time.Now(), 0
 	for {
 		select {
 		case <-ctx.Done():
-			return samples, k.write(samples)
+			if err := k.write(samples); err != nil {
+				k.report("the samples are lost: %v", err)
+			}
+			return samples
 		case <-tick.C:
 		}
 		s := k.measure(start)

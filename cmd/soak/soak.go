@@ -93,12 +93,9 @@ func soakFor(ctx context.Context, o options, stdout io.Writer) (sum summary, err
 		wg.Go(func() { k.work(ctx, i) })
 	}
 	wg.Go(func() { t.repeat(ctx) })
-	samples, err := k.watchMeters(ctx, stdout)
+	samples := k.watchMeters(ctx, stdout)
 	stop()
 	wg.Wait()
-	if err != nil {
-		return sum, errors.Join(err, t.close(), d.Close())
-	}
 	sum = summary{Device: d.Name(), Seed: o.seed, Seconds: time.Since(start).Seconds(), Samples: len(samples)}
 	k.end(t, before)
 	sum.Programs, sum.Steps, sum.Allocators = k.programs.Load(), k.steps.Load(), k.allocators.Load()
