@@ -89,12 +89,17 @@ type replayRun struct {
 }
 
 // run replays traces and reports.
-func (x *replayRun) run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+func (x *replayRun) run(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {
 	traces, err := readReplay(args, &x.o, x.conf, x.plot)
 	if err != nil {
 		return err
 	}
 	var rows []replayRow
+	defer func() { // also where a later trace fails
+		if !x.json && len(rows) > 0 {
+			err = errors.Join(err, printReplays(printable.Writer(stdout), rows))
+		}
+	}()
 	for i, t := range traces {
 		bar := progress.New(stderr, fmt.Sprintf("%s (%d/%d)", shortName(t.Name), i+1, len(traces)), "events", len(t.Events)*x.o.Passes())
 		x.o.Progress = bar.Add
@@ -111,11 +116,6 @@ func (x *replayRun) run(ctx context.Context, args []string, stdout, stderr io.Wr
 			}
 		}
 		rows = append(rows, replayRow{r, t, replay.TorchModel(t, x.o.Capacity)})
-	}
-	if !x.json {
-		if err := printReplays(printable.Writer(stdout), rows); err != nil {
-			return err
-		}
 	}
 	if x.plot != "" {
 		return plotReplays(x.plot, rows)

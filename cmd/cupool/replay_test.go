@@ -106,6 +106,16 @@ func TestReplayTooSmall(t *testing.T) {
 	require.Contains(t, out, "full: 2 of 6 allocations failed, the first at event 3 (by PyTorch's default: 2)\n  cupool: out of memory on sim: 16 MiB requested")
 }
 
+// Where a trace fails, what came of those before it is printed.
+func TestReplayLaterFails(t *testing.T) {
+	big := filepath.Join(t.TempDir(), "big.trace")
+	require.NoError(t, os.WriteFile(big, []byte("a 1 1073741824 0\nf 1\n"), 0o666))
+	status, out, errs := tool(t, "replay", "-capacity", "64MiB", traces+"holes.trace", big)
+	require.Equal(t, 1, status)
+	require.Contains(t, errs, "all 1 allocations failed")
+	require.Contains(t, out, " holes ")
+}
+
 func TestReplayHost(t *testing.T) {
 	status, out, errs := tool(t, "replay", "-device", "host", "-verify", traces+"streams.trace")
 	require.Zero(t, status, errs)
