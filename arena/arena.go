@@ -306,7 +306,7 @@ func (r *Arena) orderLocked(s *cupool.Stream) error {
 	if err := waitFor(s, r.s); err != nil {
 		return err
 	}
-	r.ordered = append(r.ordered, s)
+	r.ordered = append(slices.DeleteFunc(r.ordered, (*cupool.Stream).Closed), s)
 	r.usedByLocked(s)
 	return nil
 }
@@ -322,7 +322,7 @@ func waitFor(s, o *cupool.Stream) error {
 
 func (r *Arena) usedByLocked(s *cupool.Stream) {
 	if s != r.s && !slices.Contains(r.users, s) {
-		r.users = append(r.users, s)
+		r.users = append(slices.DeleteFunc(r.users, (*cupool.Stream).Closed), s) // Close has waited for their work
 	}
 }
 

@@ -29,6 +29,18 @@ func TestForgetsClosedStreams(t *testing.T) {
 		require.Equal(t, 1, len(r.users))
 		require.NoError(t, s.Close())
 	}
+	b, err := r.Alloc(512, nil)
+	require.NoError(t, err)
+	for range 5 { // nor where nothing goes back
+		s, err := r.NewStream()
+		require.NoError(t, err)
+		require.NoError(t, r.RecordStream(b, s))
+		_, err = r.Alloc(512, s)
+		require.NoError(t, err)
+		require.Equal(t, 1, len(r.users))
+		require.Equal(t, 1, len(r.ordered))
+		require.NoError(t, s.Close())
+	}
 	require.NoError(t, r.Close())
 	require.NoError(t, c.Close())
 	require.NoError(t, d.Close())

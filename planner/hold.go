@@ -21,7 +21,7 @@ type mark struct {
 
 func (k *hold) add(s *cupool.Stream) {
 	if !slices.Contains(k.streams, s) {
-		k.streams = append(k.streams, s)
+		k.streams = append(slices.DeleteFunc(k.streams, (*cupool.Stream).Closed), s)
 	}
 }
 

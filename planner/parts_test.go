@@ -33,6 +33,23 @@ func TestReplace(t *testing.T) {
 	}
 }
 
+// A block may be used on one stream after the other: of closed ones nothing stays.
+func TestHoldForgetsClosedStreams(t *testing.T) {
+	d := simdev.New(simdev.Config{})
+	c, err := cupool.New(cupool.Config{Driver: d})
+	require.NoError(t, err)
+	var k hold
+	for range 5 {
+		s, err := c.NewStream()
+		require.NoError(t, err)
+		k.add(s)
+		require.Len(t, k.streams, 1)
+		require.NoError(t, s.Close())
+	}
+	require.NoError(t, c.Close())
+	require.NoError(t, d.Close())
+}
+
 // After a plan for a loop the next one is to be longer, but not for ever, and not longer than
 // a plan may be.
 func TestDetectorAfterALoop(t *testing.T) {
