@@ -162,7 +162,8 @@ func (g *Graph) end(failed error) error {
 var errCaptured = fmt.Errorf("copies from and to the host cannot be captured: %w", ErrNotSupported)
 
 // Launch submits the graph to the engine's stream. It returns before it is
-// done. It fails with an *EngineError around ErrClosed or the device's error.
+// done. It fails with an *EngineError around ErrClosed, around ErrUseAfterFree where
+// Pool.Reset has ended the graph's memory, or around the device's error.
 func (g *Graph) Launch() error {
 	if g == nil || g.e == nil {
 		return engineError("launch graph", errNoGraph)
@@ -171,6 +172,13 @@ func (g *Graph) Launch() error {
 	defer g.mu.Unlock()
 	if g.closed {
 		return engineError("launch graph", ErrClosed)
+	}
+	if b, ok := g.held.blocks.Any(); ok {
+		if now, err := g.held.from.Lookup(b.ptr); errors.Is(err, ErrClosed) {
+			return engineError("launch graph", err)
+		} else if now != b {
+			return engineError("launch graph", fmt.Errorf("the graph's memory is gone: %w", ErrUseAfterFree))
+		}
 	}
 	launch := func(Driver) error { return g.d.LaunchGraph(g.graph, g.e.s.handle) }
 	return engineError("launch graph", g.e.s.do("launch graph", launch))

@@ -516,6 +516,25 @@ func TestGraphScopeOfReused(t *testing.T) {
 	e.FreeAll(x, want)
 }
 
+// TestGraphAfterReset: a graph whose memory Reset of its pool has ended is not launched.
+func TestGraphAfterReset(t *testing.T) {
+	e, x := newGraphBenchOf(t, tensor.Float32, 64)
+	p := pooltest.NewPrivate(t, e.Pool, cupool.PoolConfig{})
+	sc := must(e.ScopeIn(p))
+	g := must(e.Capture(func() error {
+		_, err := tensor.Exp(x)
+		return err
+	}))
+	require.NoError(t, sc.Close())
+	require.NoError(t, g.Launch())
+	require.NoError(t, p.Reset())
+	require.ErrorIs(t, g.Launch(), cupool.ErrUseAfterFree)
+	require.NoError(t, p.Close())
+	require.ErrorIs(t, g.Launch(), cupool.ErrClosed)
+	require.ErrorIs(t, g.Close(), cupool.ErrClosed)
+	e.FreeAll(x)
+}
+
 func TestGraphLabeled(t *testing.T) {
 	e, x := newGraphBenchOf(t, tensor.Float64, 4, 4)
 	sc := must(e.ScopeLabeled("step"))

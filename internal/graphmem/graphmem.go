@@ -99,6 +99,16 @@ func (m *Blocks[B]) At(p device.Ptr) (block B, use uint64, freed, ok bool) {
 	return block, 0, false, false
 }
 
+// Any returns one of the blocks.
+func (m *Blocks[B]) Any() (block B, ok bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, h := range m.at {
+		return h.block, true
+	}
+	return block, false
+}
+
 // Free takes back the block at an address. It reports false where the graph has
 // none there that is in use.
 func (m *Blocks[B]) Free(p device.Ptr) bool {

@@ -32,6 +32,8 @@ func TestBlocksServeTheSameSize(t *testing.T) {
 	g := &graph{t: t}
 	_, _, _, ok := g.At(4096)
 	require.False(t, ok)
+	_, ok = g.Any()
+	require.False(t, ok)
 	a, _ := g.alloc(512)
 	b, _ := g.alloc(512)
 	g.free(a)
@@ -47,6 +49,9 @@ func TestBlocksServeTheSameSize(t *testing.T) {
 	require.True(t, freed)
 	require.Zero(t, use)
 	require.Equal(t, a, got)
+	got, ok = g.Any()
+	require.True(t, ok)
+	require.Contains(t, []device.Ptr{a, b, g.next}, got)
 	_, use, freed, _ = g.At(b)
 	require.False(t, freed)
 	require.EqualValues(t, 1, use, "it was handed out again")
