@@ -35,6 +35,7 @@ const mostPools = 1000
 // A client asks the debug page at a URL.
 type client struct {
 	base *url.URL
+	name string // base, for people: without the password
 	http http.Client
 }
 
@@ -54,7 +55,7 @@ func newClient(text string) (*client, error) {
 		u.Path += "/"
 	}
 	u.RawQuery, u.Fragment = "", ""
-	return &client{base: u}, nil
+	return &client{base: u, name: u.Redacted()}, nil
 }
 
 // pool is one element of the page's list of pools.
@@ -71,10 +72,10 @@ func (c *client) pools(ctx context.Context) (pools []pool, err error) {
 		return nil, err
 	}
 	if len(pools) == 0 {
-		return nil, fmt.Errorf("%s: the program shows no allocator, or has closed it", c.base)
+		return nil, fmt.Errorf("%s: the program shows no allocator, or has closed it", c.name)
 	}
 	if len(pools) > mostPools {
-		return nil, fmt.Errorf("%s: the program shows %d pools, more than %d", c.base, len(pools), mostPools)
+		return nil, fmt.Errorf("%s: the program shows %d pools, more than %d", c.name, len(pools), mostPools)
 	}
 	return pools, nil
 }
@@ -186,7 +187,7 @@ func (c *client) get(ctx context.Context, name string, query url.Values, to any)
 
 // strange says that an answer is none of the page's.
 func (c *client) strange(name string, err error) error {
-	return fmt.Errorf("%s: this is no debug page of cupool: %s: %w", c.base, name, err)
+	return fmt.Errorf("%s: this is no debug page of cupool: %s: %w", c.name, name, err)
 }
 
 // errGone is of what was there a moment ago, such as a pool that was closed.
@@ -197,14 +198,14 @@ func (c *client) refused(answer *http.Response, body io.Reader) error {
 	var why struct{ Error string }
 	if json.NewDecoder(body).Decode(&why) == nil && why.Error != "" {
 		if answer.StatusCode == http.StatusNotFound {
-			return fmt.Errorf("%s: %s: %w", c.base, why.Error, errGone)
+			return fmt.Errorf("%s: %s: %w", c.name, why.Error, errGone)
 		}
-		return fmt.Errorf("%s: %s", c.base, why.Error)
+		return fmt.Errorf("%s: %s", c.name, why.Error)
 	}
 	if answer.StatusCode == http.StatusNotFound {
-		return fmt.Errorf("%s: there is no debug page of cupool: %s", c.base, answer.Status)
+		return fmt.Errorf("%s: there is no debug page of cupool: %s", c.name, answer.Status)
 	}
-	return fmt.Errorf("%s: %s", c.base, answer.Status)
+	return fmt.Errorf("%s: %s", c.name, answer.Status)
 }
 
 // unreachable says what to do where nobody answers.
@@ -212,15 +213,15 @@ func (c *client) unreachable(err error) error {
 	var dns *net.DNSError
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return fmt.Errorf("%s: nothing listens there: is the program running, and does it serve the page (examples: -http)?", c.base)
+		return fmt.Errorf("%s: nothing listens there: is the program running, and does it serve the page (examples: -http)?", c.name)
 	case errors.As(err, &dns):
-		return fmt.Errorf("%s: there is no host %q", c.base, dns.Name)
+		return fmt.Errorf("%s: there is no host %q", c.name, dns.Name)
 	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("%s: no answer within %v", c.base, askTimeout)
+		return fmt.Errorf("%s: no answer within %v", c.name, askTimeout)
 	}
 	var u *url.Error
 	if errors.As(err, &u) {
 		err = u.Err // without the address of the one request
 	}
-	return fmt.Errorf("%s: %w", c.base, err)
+	return fmt.Errorf("%s: %w", c.name, err)
 }

@@ -37,7 +37,7 @@ func Once(ctx context.Context, w io.Writer, url, title string, asJSON bool) erro
 		}
 		return json.NewEncoder(w).Encode(s)
 	}
-	v := &view{title: cmp.Or(title, c.base.String())}
+	v := &view{title: cmp.Or(title, c.name)}
 	if err := v.first(ctx, c); err != nil {
 		return err
 	}
@@ -57,7 +57,7 @@ func Watch(ctx context.Context, url string, interval time.Duration) error {
 	if err != nil {
 		return err
 	}
-	v := &view{title: c.base.String(), keys: true, interval: interval}
+	v := &view{title: c.name, keys: true, interval: interval}
 	if err := v.first(ctx, c); err != nil {
 		return err
 	}

@@ -171,6 +171,18 @@ func TestWrongURL(t *testing.T) {
 	}
 }
 
+// The password of a page behind a proxy is on no terminal and in no file.
+func TestPassword(t *testing.T) {
+	server, _, _ := newPage(t)
+	var out strings.Builder
+	require.NoError(t, Once(t.Context(), &out, strings.Replace(server, "://", "://me:secret@", 1), "", false))
+	require.Contains(t, out.String(), "cupool top  http://me:xxxxx@127.0.0.1")
+	require.NotContains(t, out.String(), "secret")
+	err := Once(t.Context(), &out, "http://me:secret@no-such.invalid:1", "", false)
+	require.ErrorContains(t, err, "http://me:xxxxx@no-such.invalid:1/debug/cupool/: there is no host")
+	require.NotContains(t, err.Error(), "secret")
+}
+
 // A server that answers without an end, or with more than a page has, is told what it is not.
 func TestEndlessAnswers(t *testing.T) {
 	endless := func(begin, again string) http.HandlerFunc {
