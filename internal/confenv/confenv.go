@@ -272,6 +272,13 @@ func (g given) fail(reason string) error {
 	return &device.ConfigError{Field: g.where(), Value: g.value, Reason: reason}
 }
 
+// short returns a value that was read as it is printed, 200 characters of it at most.
+func (t *Table[C]) short(g given) string {
+	var one C
+	g.parse(&one, g.value)
+	return fmt.Sprintf("%.200s", t.first(g.Field).format(&one))
+}
+
 // key returns the key of a name, or nil.
 func (t *Table[C]) key(name string) *Key {
 	if i := slices.IndexFunc(t.Keys, func(k Key) bool { return k.Name == name }); i >= 0 {
@@ -395,7 +402,7 @@ func (t *Table[C]) configOf(all []given) (cfg C, err error) {
 		if o, ok := before[g.Field]; !ok {
 			before[g.Field] = g
 		} else if first := t.first(g.Field); first.format(&cfg) != first.format(&one) {
-			return cfg, g.fail(fmt.Sprintf("contradicts %s = %s", o.where(), o.value))
+			return cfg, g.fail(fmt.Sprintf("contradicts %s = %s", o.where(), t.short(o)))
 		}
 		g.parse(&cfg, g.value)
 	}
@@ -442,7 +449,7 @@ func (t *Table[C]) blame(err error, all []given) error {
 	}
 	for _, g := range all {
 		if slices.Contains(word.FindAllString(bad.Reason, -1), g.Field) {
-			reason := fmt.Sprintf("%s; %s is %s", t.inKeys(bad.Reason), g.where(), g.value)
+			reason := fmt.Sprintf("%s; %s is %s", t.inKeys(bad.Reason), g.where(), t.short(g))
 			return &device.ConfigError{Field: t.inKeys(bad.Field), Value: bad.Value, Reason: reason}
 		}
 	}

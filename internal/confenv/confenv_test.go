@@ -192,6 +192,18 @@ func TestSplit(t *testing.T) {
 	require.Equal(t, []string{"", ":[]]", ""}, split(",:[]],"))
 }
 
+// An error has no more of a setting beside the one that is wrong than of that.
+func TestShortErrors(t *testing.T) {
+	long := strings.Repeat("0", 5000) + "1K"
+	_, _, _, err := table.Parse("size:" + long + ",size:2K")
+	require.ErrorContains(t, err, "size = 2K: contradicts size = 1K")
+	require.Less(t, len(err.Error()), 500)
+	t.Setenv("CONFENV_TEST", "size:"+long)
+	_, _, err = table.Environ(config{Spare: 2048})
+	require.ErrorContains(t, err, "spare = 2048: must be at most size; size in CONFENV_TEST is 1K")
+	require.Less(t, len(err.Error()), 500)
+}
+
 // Settings that are said again and again take no more than what they are long.
 func TestLongSettings(t *testing.T) {
 	for _, item := range []string{"wait:1s,", "[", "x", ":", "loud:True,", "size:1,", "part:1,"} {
