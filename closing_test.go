@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/hook"
 	"github.com/cupool/cupool/internal/simdev"
 	"github.com/cupool/cupool/internal/testkit"
 	"github.com/cupool/cupool/internal/testkit/pooltest"
@@ -525,4 +526,46 @@ func TestAllocNothingRetired(t *testing.T) {
 	}
 	require.NoError(t, p.Free(b))
 	require.NoError(t, c.Close())
+}
+
+// closingStream returns a stream that is being closed, and at work until the gate opens.
+func closingStream(t *testing.T, c *cupool.Pool, gate <-chan struct{}, use func(s *cupool.Stream)) (closed <-chan error) {
+	s := pooltest.NewStream(t, c)
+	require.NoError(t, s.Launch(func() { <-gate }))
+	use(s)
+	closed = pooltest.Start(s.Close)
+	for s.Launch(func() {}) == nil {
+		runtime.Gosched()
+	}
+	return closed
+}
+
+// TestPendingOfClosingStream: a request waits for blocks that a stream uses which another goroutine
+// closes.
+func TestPendingOfClosingStream(t *testing.T) {
+	for _, backing := range []cupool.Backing{cupool.BackingSegments, cupool.BackingVMM} {
+		t.Run(backing.String(), func(t *testing.T) {
+			gate := make(chan struct{})
+			open := sync.OnceFunc(func() { close(gate) })
+			d := &hook.Driver{Driver: pooltest.OpenHost(t), Around: func(call *hook.Call, do func() error) error {
+				if call.Name == "SyncEvent" { // somebody waits for the blocks
+					open()
+				}
+				return do()
+			}}
+			c := pooltest.Open(t, cupool.Config{Driver: d, Backing: backing, Limit: 64 * mib})
+			closed := closingStream(t, c, gate, func(s *cupool.Stream) {
+				blocks := []cupool.Block{pooltest.Alloc(t, c, 30*mib, nil), pooltest.Alloc(t, c, 30*mib, nil)}
+				for _, b := range blocks {
+					require.NoError(t, c.FreeOn(b, s))
+				}
+			})
+			b, err := c.Alloc(60*mib, nil)
+			open()
+			require.NoError(t, <-closed)
+			require.NoError(t, err)
+			require.NoError(t, c.Free(b))
+			require.NoError(t, c.Close())
+		})
+	}
 }

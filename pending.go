@@ -152,8 +152,8 @@ func (h *streamHeap) doubt() {
 // called is so any more, or until ctx is done. It reports whether some may have come free:
 // another goroutine may be the one that collects what was waited for.
 func (d *deviceState) waitPending(ctx context.Context) (waited bool, err error) {
-	for _, s := range d.openStreams() {
-		if s.clock.Waited() {
+	for _, s := range d.streams.All() {
+		if !s.calls.IsClosed() && s.clock.Waited() {
 			waited = true
 			err = errors.Join(err, d.failed(s.clock.Wait(ctx, s.clock.Newest())))
 		}
