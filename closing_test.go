@@ -569,3 +569,31 @@ func TestPendingOfClosingStream(t *testing.T) {
 		})
 	}
 }
+
+// TestSoftLimitBesideClosingStream: a free beyond the soft limit gives no segment back while a stream
+// that is being closed is at work, as the device would wait for that.
+func TestSoftLimitBesideClosingStream(t *testing.T) {
+	var busy atomic.Bool
+	var frees atomic.Int64
+	gate := make(chan struct{})
+	d := &hook.Driver{Driver: pooltest.OpenHost(t), Around: func(call *hook.Call, do func() error) error {
+		if call.Name == "MemFree" && busy.Load() {
+			frees.Add(1)
+			return errors.New("it would wait")
+		}
+		return do()
+	}}
+	c := pooltest.Open(t, cupool.Config{Driver: d, Backing: cupool.BackingSegments})
+	b := pooltest.Alloc(t, c, 30*mib, nil)
+	require.NoError(t, c.SetSoftLimit(1))
+	busy.Store(true)
+	closed := closingStream(t, c, gate, func(*cupool.Stream) {})
+	require.NoError(t, c.Free(b))
+	busy.Store(false)
+	close(gate)
+	require.NoError(t, <-closed)
+	require.Zero(t, frees.Load())
+	require.NoError(t, c.Sync())
+	require.Zero(t, c.Stats().All.ReservedBytes.Current)
+	require.NoError(t, c.Close())
+}

@@ -358,7 +358,7 @@ func (r *reclaimer) atOnceLocked(need int64) (released int64, err error) {
 	if r.memory != nil {
 		return r.chunksLocked(context.Background(), need, false)
 	}
-	for _, s := range r.dev.openStreams() {
+	for _, s := range r.dev.streams.All() { // one that is being closed may be at work, too
 		if polls := provePolls; !s.calls.Idle(&polls) {
 			return 0, nil
 		}
