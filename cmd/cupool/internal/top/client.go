@@ -179,7 +179,7 @@ func (c *client) get(ctx context.Context, name string, query url.Values, to any)
 	case ctx.Err() != nil:
 		return c.unreachable(err)
 	case body.N <= 0:
-		return fmt.Errorf("%s: %s: the answer has more than %s, which is the most that is read", c.base, name, bytesize.Format(mostBytes[name]))
+		return fmt.Errorf("%s: %s: the answer has more than %s, which is the most that is read", c.name, name, bytesize.Format(mostBytes[name]))
 	default:
 		return c.strange(name, err)
 	}
