@@ -405,7 +405,7 @@ func (e *Engine) Free(mem tensor.Memory, size int64) error {
 	case n != size:
 		return engineError("free", &BlockError{Op: "free", Ptr: p, Size: size, Err: ErrSizeMismatch, Detail: fmt.Sprintf("the memory has %d bytes", n)})
 	}
-	if c, ok := e.a.(*Pool); ok {
+	if c, ok := e.a.(*Pool); ok { // mem mostly names its block, which takes no search by address
 		if m, ok := mem.(*operand.Memory); ok && m.Allocator == c.id && c.heaps.freeHomed(block.ID(m.Slot), m.Ptr, size) {
 			return nil
 		}

@@ -56,7 +56,7 @@ func (f *Finder) Find() string {
 //go:noinline
 func (f *Finder) findFar() uint64 {
 	var pcs [1 + far]uintptr
-	n := walk(pcs[:]) // Find is one of them
+	n := walk(pcs[:]) // the first is in Find
 	return f.first(pcs[min(1+near, n):n])
 }
 

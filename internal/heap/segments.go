@@ -114,7 +114,7 @@ func (h *Heap) DetachSegments(list []Idle) (out []Idle) {
 		if int(f.index) >= len(h.segs) || h.segs[f.index] != f.Seg || !f.block.IsWhole() {
 			continue
 		}
-		if out = list[:len(out)+1]; i >= len(out) { // not the same one
+		if out = list[:len(out)+1]; i >= len(out) { // one before it was passed over
 			out[len(out)-1] = *f
 		}
 		k := f.Kind()

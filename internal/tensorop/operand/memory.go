@@ -13,8 +13,8 @@ import (
 type Memory struct {
 	Ptr       device.Ptr
 	Size      int64  // bytes
-	Slot      uint32 // of the block, in the table of
-	Allocator uint32 // 0: none
+	Slot      uint32 // of the block, in the table of its allocator
+	Allocator uint32 // the number of that; 0: the memory is of none
 }
 
 // Uintptr implements tensor.Memory.
